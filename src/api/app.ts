@@ -1,0 +1,134 @@
+// The Hono app: routes in, one pipeline for all of them — authenticate, refuse early, read the body,
+// handle, audit — and one shape of error out.
+import { type Context, Hono } from "hono";
+import type { Audit } from "../audit/audit.ts";
+import type { Principal } from "../credentials/credentials.ts";
+import type { Queryable } from "../database/database.ts";
+import { stringifyExact } from "../json/exact.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import type { Authentication } from "./authentication.ts";
+import { limitBody, readBody } from "./body.ts";
+import { ApiError, answerError } from "./errors.ts";
+import { openApi } from "./openapi.ts";
+import { isNotificationRoute, type Route } from "./route.ts";
+
+export interface Readiness {
+  ready: boolean;
+  database: "up" | "down";
+  listener: "up" | "down" | "off";
+}
+
+export interface AppOptions {
+  /** Empty in the role `worker`, which answers for its health only. */
+  routes: Route[];
+  /** Needed where there are routes. */
+  authentication?: Authentication;
+  audit: Audit;
+  db: Queryable;
+  notificationsOn: boolean;
+  readiness: () => Promise<Readiness>;
+  version: string;
+  metrics: Metrics;
+  log: Logger;
+}
+
+export function createApp(options: AppOptions): Hono {
+  const { routes, metrics, log } = options;
+  const app = new Hono();
+
+  app.use(async (context, next) => {
+    await next();
+    metrics.requests.inc({ status: String(context.res.status) });
+  });
+  app.onError((error, context) => answerError(error, context, log));
+  app.notFound((context) =>
+    answerError(
+      new ApiError("not_found", "There is no such route; GET /openapi.json lists them."),
+      context,
+      log,
+    ),
+  );
+
+  const described = JSON.stringify(openApi(routes, options.version));
+  const allowed = new Map<string, string[]>();
+  const get = (path: string, handle: (context: Context) => Response | Promise<Response>) => {
+    app.get(path, handle);
+    allowed.set(path, ["GET", "HEAD"]);
+  };
+  get("/health", (context) => context.json({ status: "ok" }));
+  get("/ready", async (context) => {
+    const readiness = await options.readiness();
+    return context.json(readiness, readiness.ready ? 200 : 503);
+  });
+  get("/metrics", async (context) =>
+    context.body(await metrics.registry.metrics(), 200, { "Content-Type": metrics.registry.contentType }),
+  );
+  if (routes.length > 0) {
+    get("/openapi.json", (context) => context.body(described, 200, { "Content-Type": "application/json" }));
+  }
+
+  for (const route of routes) {
+    if (route.method === "GET") get(route.path, (context) => answer(options, route, context));
+    else {
+      app.post(route.path, (context) => answer(options, route, context));
+      allowed.set(route.path, ["POST"]);
+    }
+  }
+  for (const [path, methods] of allowed) {
+    app.all(path, () => {
+      const Allow = methods.join(", ");
+      throw new ApiError("method_not_allowed", `This route takes ${Allow}.`, { headers: { Allow } });
+    });
+  }
+  return app;
+}
+
+async function answer(options: AppOptions, route: Route, context: Context): Promise<Response> {
+  const { authentication, audit, db } = options;
+  if (authentication === undefined) throw new Error(`${route.path} has no authentication`);
+  const principal = await authentication.authenticate(context);
+  const audited = isNotificationRoute(route);
+  const record = (entry: { outcome: "allowed" | "refused"; magnitude: number; endpointId?: string }) =>
+    audit.record(db, {
+      operation: route.operation,
+      principal: principal.id,
+      project: principal.project,
+      ...entry,
+    });
+  try {
+    const result = await handle(options, route, principal, context);
+    // Failure policy: fail closed — what cannot be audited is not answered.
+    if (audited && result.audited !== true) {
+      const { magnitude, endpointId } = result;
+      await record({ outcome: "allowed", magnitude, ...(endpointId === undefined ? {} : { endpointId }) });
+    }
+    context.header("Cache-Control", "no-store");
+    return context.body(stringifyExact(result.body), 200, { "Content-Type": "application/json" });
+  } catch (error) {
+    const refusedAccess = error instanceof ApiError && error.code === "forbidden";
+    if (error instanceof ApiError && (audited || refusedAccess)) {
+      await record({ outcome: "refused", magnitude: 0 });
+    }
+    throw error;
+  }
+}
+
+/** The order is the contract's: 501 before anything else, access before the body is read. */
+async function handle(options: AppOptions, route: Route, principal: Principal, context: Context) {
+  if (isNotificationRoute(route) && !options.notificationsOn) {
+    throw new ApiError(
+      "notifications_unavailable",
+      "Notifications are off here: the operator has named no host in TAISCE_NOTIFY_DESTINATIONS.",
+    );
+  }
+  if (route.access === "read-write" && principal.access !== "read-write") {
+    throw new ApiError("forbidden", "This credential may only read; use a read-write one.");
+  }
+  let body: unknown;
+  if (route.body !== undefined) {
+    await limitBody(context, async () => {});
+    body = await readBody(context, route.body);
+  }
+  return route.handle({ principal, body });
+}

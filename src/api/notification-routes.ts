@@ -1,0 +1,168 @@
+// The four routes under /v1/notifications: where a project is told, and what became of it.
+import { z } from "zod";
+import { EgressRefusal, parseDestinationUrl, type Sender } from "../egress/index.ts";
+import { DELIVERY_STATES, type DeliveryList, parseCursor } from "../notifications/delivery-list.ts";
+import { type Endpoint, type Endpoints, MAX_LIVE_ENDPOINTS } from "../notifications/endpoints.ts";
+import { ApiError } from "./errors.ts";
+import { type Route, route } from "./route.ts";
+
+const VET_LIMIT_MS = 5_000;
+
+const time = z.iso.datetime();
+const endpointAnswer = z.object({
+  id: z.uuid(),
+  url: z.url(),
+  created_at: time,
+  disabled_at: time.optional(),
+});
+const deliveryAnswer = z.object({
+  id: z.uuid(),
+  endpoint_id: z.uuid(),
+  url: z.url(),
+  formed_through: z.int(),
+  stored_through: z.int(),
+  formed_turns: z.int(),
+  parked_turns: z.int(),
+  state: z.enum(DELIVERY_STATES),
+  attempts: z.int(),
+  next_attempt_at: time.optional(),
+  delivered_at: time.optional(),
+  parked_at: time.optional(),
+  last_status: z.int().optional(),
+  last_error: z.string().optional(),
+  created_at: time,
+});
+
+export interface NotificationRoutesOptions {
+  endpoints: Endpoints;
+  deliveryList: DeliveryList;
+  sender: Pick<Sender, "vet">;
+}
+
+export function notificationRoutes({ endpoints, deliveryList, sender }: NotificationRoutesOptions): Route[] {
+  return [
+    route({
+      method: "POST",
+      path: "/v1/notifications/endpoints/register",
+      operation: "notification.register",
+      summary: "Registers an HTTPS endpoint; the signing secret is shown this once",
+      access: "read-write",
+      body: z.strictObject({ url: z.string(), deliver: z.enum(["every", "latest"]).optional() }),
+      answer: z.object({ id: z.uuid(), url: z.url(), created_at: time, secret: z.string().length(64) }),
+      async handle({ principal, body }) {
+        const url = await vetted(sender, body.url);
+        const result = await endpoints.register(principal, url, body.deliver ?? "every");
+        if (result.kind === "already registered") {
+          throw new ApiError(
+            "invalid_destination",
+            "This URL is registered already. To replace its secret, disable the endpoint and register it again.",
+            { status: 409 },
+          );
+        }
+        if (result.kind === "too many") {
+          throw new ApiError(
+            "invalid_destination",
+            `A project has at most ${MAX_LIVE_ENDPOINTS} live endpoints; disable one first.`,
+            { status: 409 },
+          );
+        }
+        const { id, created_at } = result.endpoint;
+        return {
+          body: { id, url, created_at, secret: result.secret },
+          magnitude: 1,
+          endpointId: id,
+          audited: true,
+        };
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v1/notifications/endpoints/list",
+      operation: "notification.list",
+      summary: "Lists the project's endpoints, oldest first",
+      access: "read-only",
+      body: z.strictObject({}),
+      answer: z.object({ endpoints: z.array(endpointAnswer) }),
+      async handle({ principal }) {
+        const listed = await endpoints.list(principal.project);
+        return { body: { endpoints: listed.map(viewOf) }, magnitude: listed.length };
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v1/notifications/endpoints/disable",
+      operation: "notification.disable",
+      summary: "Disables an endpoint; its pending deliveries end as superseded",
+      access: "read-write",
+      body: z.strictObject({ id: z.string() }),
+      answer: z.object({ disabled: z.literal(true) }),
+      async handle({ principal, body }) {
+        if (!(await endpoints.disable(principal, body.id))) throw noSuchEndpoint();
+        return { body: { disabled: true }, magnitude: 1, audited: true };
+      },
+    }),
+    route({
+      method: "POST",
+      path: "/v1/notifications/deliveries/list",
+      operation: "notification.deliveries",
+      summary: "Lists the project's deliveries, newest first",
+      access: "read-only",
+      body: z.strictObject({
+        limit: z.int().min(1).max(200).optional(),
+        after: z
+          .string()
+          .refine((after) => parseCursor(after) !== undefined, "must be the `next` of an earlier answer")
+          .optional(),
+        endpoint_id: z.string().optional(),
+        state: z.enum(DELIVERY_STATES).optional(),
+      }),
+      answer: z.object({ deliveries: z.array(deliveryAnswer), next: z.string().optional() }),
+      async handle({ principal, body }) {
+        const { endpoint_id: endpointId, limit = 50, after, state } = body;
+        if (endpointId !== undefined && !(await endpoints.owns(principal.project, endpointId))) {
+          throw noSuchEndpoint();
+        }
+        const page = await deliveryList.page(principal.project, { limit, after, endpointId, state });
+        return {
+          body: { ...page, deliveries: page.deliveries.map(withoutNulls) },
+          magnitude: page.deliveries.length,
+          ...(endpointId === undefined ? {} : { endpointId }),
+        };
+      },
+    }),
+  ];
+}
+
+/**
+ * Failure policy: fail closed, with one message whatever the reason, so that a refusal says nothing of
+ * which names or addresses lie inside.
+ *
+ * @throws ApiError invalid_destination
+ */
+async function vetted(sender: Pick<Sender, "vet">, url: string): Promise<string> {
+  try {
+    return (await sender.vet(url, AbortSignal.timeout(VET_LIMIT_MS))).href;
+  } catch (error) {
+    if (error instanceof EgressRefusal) {
+      throw new ApiError(
+        "invalid_destination",
+        "This destination is not permitted. It must be an https URL without credentials, on a host that the operator lists in TAISCE_NOTIFY_DESTINATIONS, at an address outside of the deployment.",
+      );
+    }
+    // The name did not resolve in time, which may pass: every attempt checks again.
+    if ((error as Error).name === "TimeoutError") return parseDestinationUrl(url).href;
+    throw error;
+  }
+}
+
+function noSuchEndpoint(): ApiError {
+  return new ApiError("not_found", "This project has no such endpoint; list its endpoints for their ids.");
+}
+
+function viewOf({ id, url, created_at, disabled_at }: Endpoint) {
+  return { id, url, created_at, ...(disabled_at === null ? {} : { disabled_at }) };
+}
+
+function withoutNulls<Value extends object>(value: Value): Partial<Value> {
+  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null)) as Partial<Value>;
+}

@@ -1,0 +1,48 @@
+// taisce-notify serve: the service, until SIGTERM or SIGINT
+import { startService } from "../service/service.ts";
+import { readSettings, unknownVariables } from "../settings/settings.ts";
+import { createLog } from "../telemetry/log.ts";
+import type { Command } from "./command.ts";
+
+export const serveCommand: Command = {
+  name: "serve",
+  usage: "",
+  summary: "Runs the service; SIGTERM and SIGINT drain and exit 0",
+  details:
+    "Settings come from environment variables: see docs/settings.md. Without DATABASE_URL it starts the\n" +
+    "embedded PostgreSQL, and on an empty database prints one read-write token, once. A second signal\n" +
+    "ends the process at once.",
+  positionals: { min: 0, max: 0 },
+  async run({ environment, json }) {
+    const settings = readSettings(environment);
+    const log = createLog(settings.logLevel);
+    for (const name of unknownVariables(environment)) {
+      log.warn({ name }, "this variable is no setting of this version and was ignored; is it misspelt?");
+    }
+    // Before anything starts: a signal during the start is answered too, once the start is over.
+    const signalled = new Promise<NodeJS.Signals>((resolve) => {
+      for (const name of ["SIGTERM", "SIGINT"] as const) {
+        process.once(name, () => {
+          resolve(name);
+          for (const again of ["SIGTERM", "SIGINT"] as const) process.once(again, () => process.exit(1));
+        });
+      }
+    });
+    const service = await startService(settings, log);
+    const { url, first } = service;
+    if (json) process.stdout.write(`${JSON.stringify({ url, ...first })}\n`);
+    else {
+      process.stdout.write(`listening on ${url}\n`);
+      if (first !== undefined) {
+        process.stdout.write(
+          `\nproject ${first.project} is ready; its read-write token, shown this once:\n\n  ${first.token}\n\n`,
+        );
+      }
+    }
+    const signal = await signalled;
+    log.info({ signal }, "stopping");
+    await service.stop();
+    log.info("stopped");
+    return undefined;
+  },
+};

@@ -1,0 +1,147 @@
+// The connection pool behind a small surface: int8 as BigInt, time limits on every wait, one error for
+// "the database cannot be had", and listeners wherever a vanished backend would end the process.
+import pg from "pg";
+import { isUnavailableState, sqlState } from "./sqlstate.ts";
+
+/** How long a caller waits for a free connection before `DatabaseUnavailable`. */
+export const ACQUIRE_TIMEOUT_MS = 2_000;
+
+/**
+ * How long one statement may take. The client enforces it: a start-up parameter would be refused by a
+ * transaction pooler, and a server-side limit does not fire on a connection that went silent.
+ */
+const QUERY_TIMEOUT_MS = 10_000;
+
+const INT8 = 20;
+
+/** A statement that is run again and again: its name lets PostgreSQL keep its plan. */
+export interface Statement {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** A pool, or one connection inside a transaction. */
+export interface Queryable {
+  /** @throws DatabaseUnavailable, or PostgreSQL's own error with its SQLSTATE. */
+  query<Row extends pg.QueryResultRow>(statement: Statement | string, values?: unknown[]): Promise<Row[]>;
+}
+
+/** No connection was free in time, or the server went away: try again later. */
+export class DatabaseUnavailable extends Error {
+  override readonly name = "DatabaseUnavailable";
+  constructor(cause: unknown) {
+    super("the database cannot be reached or has no connection free", { cause });
+  }
+}
+
+export interface DatabaseOptions {
+  url: string;
+  max: number;
+  applicationName: string;
+  /** Off behind a transaction pooler, where a name may belong to another client's statement. */
+  namedStatements?: boolean;
+  /** Told about connections that end while nobody uses them. */
+  onIdleError?: (error: Error) => void;
+}
+
+const types: pg.CustomTypesConfig = {
+  getTypeParser: ((oid: number, format?: "text" | "binary") =>
+    oid === INT8 && format !== "binary"
+      ? BigInt
+      : pg.types.getTypeParser(oid, format as "text")) as pg.CustomTypesConfig["getTypeParser"],
+};
+
+export class Database implements Queryable {
+  readonly #pool: pg.Pool;
+  readonly #named: boolean;
+
+  /** Opens nothing yet: connections are made when they are first needed. */
+  constructor(options: DatabaseOptions) {
+    this.#named = options.namedStatements ?? true;
+    this.#pool = new pg.Pool({
+      connectionString: options.url,
+      max: options.max,
+      application_name: options.applicationName,
+      connectionTimeoutMillis: ACQUIRE_TIMEOUT_MS,
+      query_timeout: QUERY_TIMEOUT_MS,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: 10_000,
+      idleTimeoutMillis: 60_000,
+      types,
+    });
+    this.#pool.on("error", (error) => options.onIdleError?.(error));
+    // A client in use has no listener of the pool's; without one of ours a killed backend is an
+    // uncaught exception. Its query rejects all the same, so there is nothing more to do here.
+    this.#pool.on("connect", (client) => client.on("error", () => {}));
+  }
+
+  query<Row extends pg.QueryResultRow>(statement: Statement | string, values?: unknown[]): Promise<Row[]> {
+    return run<Row>(this.#pool, this.#named, statement, values);
+  }
+
+  /** Runs `work` in one transaction; whatever it throws rolls it back and is thrown on. */
+  async transaction<Result>(work: (transaction: Queryable) => Promise<Result>): Promise<Result> {
+    const client = await this.#pool.connect().catch((error: unknown) => {
+      throw asUnavailable(error);
+    });
+    let broken: Error | undefined;
+    try {
+      const transaction: Queryable = {
+        query: (statement, values) => run(client, this.#named, statement, values),
+      };
+      await transaction.query("BEGIN");
+      const result = await work(transaction);
+      await transaction.query("COMMIT");
+      return result;
+    } catch (error) {
+      await client.query("ROLLBACK").catch((failure: Error) => {
+        broken = failure;
+      });
+      throw error;
+    } finally {
+      // A connection whose ROLLBACK did not go through is not given to the next caller.
+      client.release(broken);
+    }
+  }
+
+  /** Waits for queries under way and closes every connection. */
+  async close(): Promise<void> {
+    await this.#pool.end();
+  }
+
+  /** Connections open, idle and waited for, for the metrics. */
+  get load(): { open: number; idle: number; waiting: number } {
+    return {
+      open: this.#pool.totalCount,
+      idle: this.#pool.idleCount,
+      waiting: this.#pool.waitingCount,
+    };
+  }
+}
+
+async function run<Row extends pg.QueryResultRow>(
+  target: pg.Pool | pg.PoolClient,
+  named: boolean,
+  statement: Statement | string,
+  values: unknown[] | undefined,
+): Promise<Row[]> {
+  const config: pg.QueryConfig =
+    typeof statement === "string"
+      ? { text: statement }
+      : named
+        ? { name: statement.name, text: statement.text }
+        : { text: statement.text };
+  if (values !== undefined) config.values = values;
+  try {
+    return (await target.query<Row>(config)).rows;
+  } catch (error) {
+    throw asUnavailable(error);
+  }
+}
+
+/** PostgreSQL's own errors stay as they are; sockets, time limits and shutdowns become one error. */
+function asUnavailable(error: unknown): unknown {
+  const state = sqlState(error);
+  if (state !== undefined && !isUnavailableState(state)) return error;
+  return new DatabaseUnavailable(error);
+}

@@ -1,0 +1,35 @@
+// The PostgreSQL error codes this product acts on, by name, and the questions asked of an error.
+// Codes: PostgreSQL documentation, appendix A.
+import pg from "pg";
+
+export const SQLSTATE = {
+  foreignKeyViolation: "23503",
+  uniqueViolation: "23505",
+  undefinedTable: "42P01",
+  undefinedSchema: "3F000",
+  insufficientPrivilege: "42501",
+  serializationFailure: "40001",
+  deadlockDetected: "40P01",
+  lockNotAvailable: "55P03",
+  tooManyConnections: "53300",
+  noData: "P0002",
+} as const;
+
+/** The SQLSTATE of an error that PostgreSQL reported; undefined for every other kind of error. */
+export function sqlState(error: unknown): string | undefined {
+  return error instanceof pg.DatabaseError ? error.code : undefined;
+}
+
+/** PostgreSQL undid the statement in favour of another; doing it again may succeed at once. */
+export function isConflict(error: unknown): boolean {
+  const state = sqlState(error);
+  return state === SQLSTATE.serializationFailure || state === SQLSTATE.deadlockDetected;
+}
+
+/**
+ * Nothing is wrong with the statement: the server could not be reached, has no room for a connection,
+ * or went away. SQLSTATE classes 08 (connection), 57P (operator intervention) and 53300 count.
+ */
+export function isUnavailableState(state: string): boolean {
+  return state.startsWith("08") || state.startsWith("57P") || state === SQLSTATE.tooManyConnections;
+}

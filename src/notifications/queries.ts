@@ -1,0 +1,229 @@
+// The statements of the delivery engine. Each is one round trip and one transaction; each is named,
+// so that its plan is kept. Times are the database's: durations go in, never instants.
+import type { Statement } from "../database/database.ts";
+import type { Namespace } from "../database/namespace.ts";
+
+export interface DeliveryStatements {
+  owe: Statement;
+  reconcile: Statement;
+  claim: Statement;
+  record: Statement;
+  nextDue: Statement;
+  expire: Statement;
+}
+
+export function deliveryStatements(namespace: Namespace): DeliveryStatements {
+  const delivery = `${namespace.sql}.notification_delivery`;
+  const endpoint = `${namespace.sql}.notification_endpoint`;
+  const watermark = `${namespace.sql}.watermark`;
+  const statement = (name: string, text: string): Statement => ({
+    name: `${namespace.name}.delivery.${name}`,
+    text,
+  });
+  const pending = (alias: string) =>
+    `${alias}.delivered_at IS NULL AND ${alias}.parked_at IS NULL AND ${alias}.superseded_at IS NULL`;
+
+  /** What a sender needs of a claimed delivery `d` to endpoint `e`. */
+  const claimed = `
+    d.delivery_id, d.endpoint_id, d.scope, d.formed_through, d.stored_through, d.parked_turns,
+    d.attempts, d.lease, e.url, e.secret,
+    to_char(d.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS occurred_at,
+    (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS database_ms`;
+
+  /**
+   * Writes the deliveries of `owed`(endpoint_id, deliver, scope, formed_through, stored_through,
+   * formed_turns, parked_turns, advanced_at) and claims, in the same statement, as many as this process
+   * has room for: $1 in all, $2 an endpoint, less for the endpoints $3 with room $4; lease $5 ms.
+   *
+   * Rows go in by endpoint and offset: every replica hears every signal and inserts the same rows, and
+   * with one order the loser of each waits for the winner instead of both for each other. ON CONFLICT
+   * uses notification_delivery_endpoint_id_formed_through_key. No row returned: all was owed before.
+   */
+  const place = (owed: string) => `
+    WITH owed AS (${owed}), placed AS (
+      SELECT o.*,
+             o.deliver = 'latest'
+               AND (o.formed_through < max(o.formed_through) OVER (PARTITION BY o.endpoint_id)
+                    OR EXISTS (SELECT FROM ${delivery} newer
+                               WHERE newer.endpoint_id = o.endpoint_id
+                                 AND newer.formed_through > o.formed_through)) AS outdated,
+             row_number() OVER (PARTITION BY o.endpoint_id ORDER BY o.formed_through DESC)
+               <= COALESCE(busy.room, $2) AS has_room
+      FROM owed o
+      LEFT JOIN unnest($3::uuid[], $4::integer[]) AS busy(endpoint_id, room) USING (endpoint_id)
+    ), ranked AS (
+      SELECT p.*,
+             p.has_room AND NOT p.outdated
+               AND count(*) FILTER (WHERE p.has_room AND NOT p.outdated)
+                     OVER (ORDER BY p.endpoint_id, p.formed_through) <= $1 AS mine
+      FROM placed p
+    ), inserted AS (
+      INSERT INTO ${delivery} (delivery_id, scope, endpoint_id, formed_through, stored_through, formed_turns,
+                               parked_turns, occurred_at, superseded_at, attempts, lease, claimed_at,
+                               next_attempt_at)
+      SELECT ${namespace.sql}.new_delivery_id(), r.scope, r.endpoint_id, r.formed_through, r.stored_through,
+             r.formed_turns, r.parked_turns, COALESCE(r.advanced_at, now()),
+             CASE WHEN r.outdated THEN now() END,
+             r.mine::integer, r.mine::integer, CASE WHEN r.mine THEN now() END,
+             CASE WHEN r.outdated THEN 'infinity' WHEN r.mine THEN now() + $5 * interval '1 ms' ELSE now() END
+      FROM ranked r
+      ORDER BY r.endpoint_id, r.formed_through
+      ON CONFLICT (endpoint_id, formed_through) DO NOTHING
+      RETURNING *
+    ), superseded AS (
+      -- For 'latest' only: what waited for its turn is overtaken. Index notification_delivery_endpoint_due_idx.
+      UPDATE ${delivery} d SET superseded_at = now(), next_attempt_at = 'infinity'
+      FROM (SELECT i.endpoint_id, max(i.formed_through) AS newest
+            FROM inserted i JOIN ${endpoint} e USING (endpoint_id)
+            WHERE e.deliver = 'latest' GROUP BY i.endpoint_id) fresh
+      WHERE d.endpoint_id = fresh.endpoint_id AND d.formed_through < fresh.newest
+        AND d.claimed_at IS NULL AND ${pending("d")}
+    )
+    SELECT ${claimed}, d.claimed_at IS NOT NULL AS claimed
+    FROM inserted d JOIN ${endpoint} e USING (endpoint_id)
+    WHERE d.superseded_at IS NULL`;
+
+  return {
+    // Signals as arrays $6…$10. Indexes notification_endpoint_scope_idx and watermark_pkey.
+    owe: statement(
+      "owe",
+      place(`
+        SELECT e.endpoint_id, e.deliver, n.scope, n.formed_through, n.stored_through, n.formed_turns,
+               n.parked_turns, w.advanced_at
+        FROM unnest($6::text[], $7::bigint[], $8::bigint[], $9::integer[], $10::integer[])
+               AS n(scope, formed_through, stored_through, formed_turns, parked_turns)
+        JOIN ${endpoint} e ON e.scope = n.scope AND e.disabled_at IS NULL
+        JOIN ${watermark} w ON w.scope = n.scope
+        WHERE n.formed_through > COALESCE(e.registered_from, -1)`),
+    ),
+
+    // At most $6 endpoints whose project has formed past what they were owed. The newest delivery of an
+    // endpoint is the last entry of the unique index's range, so each costs one probe.
+    reconcile: statement(
+      "reconcile",
+      place(`
+        SELECT b.endpoint_id, b.deliver, b.scope, b.formed_through, b.stored_through,
+               LEAST(b.formed_through::numeric - b.told_through, 2147483647)::integer AS formed_turns,
+               b.parked_turns, b.advanced_at
+        FROM (
+          SELECT e.endpoint_id, e.deliver, w.*,
+                 GREATEST(e.registered_from, -1, (SELECT max(d.formed_through) FROM ${delivery} d
+                                                  WHERE d.endpoint_id = e.endpoint_id)) AS told_through
+          FROM ${endpoint} e JOIN ${watermark} w USING (scope)
+          WHERE e.disabled_at IS NULL
+        ) b
+        WHERE b.formed_through > b.told_through
+        ORDER BY b.endpoint_id
+        LIMIT $6`),
+    ),
+
+    // Takes what is due, a little from each endpoint after $6: $1 rows in all, $2 an endpoint, less for
+    // the endpoints $3 with room $4; lease $5 ms, at most $7 attempts. `waiting` hops from endpoint to
+    // endpoint along notification_delivery_endpoint_due_idx and stops as soon as $1 rows are found.
+    // MATERIALIZED: PostgreSQL may otherwise run the LIMIT again and take more (bug 15715).
+    // Each row taken is sent, or ends here: superseded where its endpoint was disabled or newer news is
+    // owed to one that wants the latest; parked where its attempts are spent, which only a claim that
+    // never came back can have left behind.
+    claim: statement(
+      "claim",
+      `WITH RECURSIVE waiting(endpoint_id) AS (
+         (SELECT d.endpoint_id FROM ${delivery} d WHERE ${pending("d")} AND d.endpoint_id > $6
+          ORDER BY d.endpoint_id LIMIT 1)
+         UNION ALL
+         SELECT (SELECT d.endpoint_id FROM ${delivery} d
+                 WHERE ${pending("d")} AND d.endpoint_id > w.endpoint_id
+                 ORDER BY d.endpoint_id LIMIT 1)
+         FROM waiting w WHERE w.endpoint_id IS NOT NULL
+       ), due AS MATERIALIZED (
+         SELECT one.*
+         FROM waiting w
+         CROSS JOIN LATERAL (
+           SELECT d.delivery_id, d.endpoint_id, d.formed_through, d.attempts, d.claimed_at
+           FROM ${delivery} d
+           WHERE d.endpoint_id = w.endpoint_id AND ${pending("d")} AND d.next_attempt_at <= now()
+           ORDER BY d.next_attempt_at
+           LIMIT COALESCE((SELECT b.room FROM unnest($3::uuid[], $4::integer[]) AS b(endpoint_id, room)
+                           WHERE b.endpoint_id = w.endpoint_id), $2)
+           FOR UPDATE SKIP LOCKED
+         ) one
+         WHERE w.endpoint_id IS NOT NULL
+         LIMIT $1
+       ), judged AS (
+         SELECT due.*, e.url, e.secret,
+                CASE WHEN e.disabled_at IS NOT NULL THEN 'superseded'
+                     WHEN e.deliver = 'latest'
+                          AND EXISTS (SELECT FROM ${delivery} newer
+                                      WHERE newer.endpoint_id = due.endpoint_id
+                                        AND newer.formed_through > due.formed_through) THEN 'superseded'
+                     WHEN due.attempts >= $7 THEN 'parked'
+                     ELSE 'claimed' END AS verdict
+         FROM due JOIN ${endpoint} e USING (endpoint_id)
+       ), ended AS (
+         UPDATE ${delivery} d
+         SET attempts = d.attempts + (e.verdict = 'claimed')::integer,
+             lease = d.lease + 1,
+             claimed_at = CASE e.verdict WHEN 'claimed' THEN now() END,
+             superseded_at = CASE e.verdict WHEN 'superseded' THEN now() END,
+             parked_at = CASE e.verdict WHEN 'parked' THEN now() END,
+             next_attempt_at = CASE e.verdict WHEN 'claimed' THEN now() + $5 * interval '1 ms'
+                                              WHEN 'superseded' THEN 'infinity'
+                                              ELSE d.next_attempt_at END,
+             last_error = CASE WHEN e.verdict <> 'parked' THEN d.last_error
+                               WHEN e.claimed_at IS NULL THEN COALESCE(d.last_error, 'unrecorded')
+                               ELSE 'unrecorded' END
+         FROM judged e
+         WHERE d.delivery_id = e.delivery_id
+         RETURNING ${claimed}, e.verdict
+       )
+       SELECT * FROM ended ORDER BY endpoint_id, formed_through`,
+    ),
+
+    // Writes the outcomes $1…$7, each only where the claim it belongs to still holds the row: after a
+    // lease ran out, or the endpoint was disabled, it changes nothing. Index notification_delivery_pkey.
+    record: statement(
+      "record",
+      `UPDATE ${delivery} d
+       SET delivered_at = CASE o.verdict WHEN 'delivered' THEN now() END,
+           parked_at = CASE o.verdict WHEN 'parked' THEN now() END,
+           next_attempt_at = CASE o.verdict WHEN 'retry' THEN now() + o.wait_ms * interval '1 ms'
+                                            WHEN 'released' THEN now()
+                                            ELSE d.next_attempt_at END,
+           attempts = d.attempts - (o.verdict = 'released')::integer,
+           last_status = CASE o.verdict WHEN 'released' THEN d.last_status ELSE o.status END,
+           last_error = CASE o.verdict WHEN 'released' THEN d.last_error ELSE o.error END,
+           claimed_at = NULL
+       FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::integer[], $5::text[], $6::float8[])
+              AS o(delivery_id, lease, verdict, status, error, wait_ms)
+       WHERE d.delivery_id = o.delivery_id AND d.lease = o.lease AND d.claimed_at IS NOT NULL
+         AND ${pending("d")}
+       RETURNING d.delivery_id`,
+    ),
+
+    // Milliseconds until something not yet due becomes due; no row or null: nothing is waiting.
+    // Index notification_delivery_due_idx; what was superseded lies at infinity, past everything.
+    nextDue: statement(
+      "next_due",
+      `SELECT (extract(epoch FROM min(d.next_attempt_at) - now()) * 1000)::float8 AS wait_ms
+       FROM ${delivery} d
+       WHERE d.delivered_at IS NULL AND d.parked_at IS NULL
+         AND d.next_attempt_at > now() AND d.next_attempt_at < 'infinity'`,
+    ),
+
+    // Deletes up to $2 deliveries that ended more than $1 ms ago. The newest of each endpoint stays: it
+    // says what was already owed. SKIP LOCKED: two replicas deleting at once do not wait for each other.
+    expire: statement(
+      "expire",
+      `WITH old AS MATERIALIZED (
+         SELECT d.delivery_id FROM ${delivery} d
+         WHERE d.created_at < now() - $1 * interval '1 ms'
+           AND COALESCE(d.delivered_at, d.parked_at, d.superseded_at) < now() - $1 * interval '1 ms'
+           AND d.formed_through < (SELECT max(n.formed_through) FROM ${delivery} n
+                                   WHERE n.endpoint_id = d.endpoint_id)
+         LIMIT $2
+         FOR UPDATE SKIP LOCKED
+       )
+       DELETE FROM ${delivery} d USING old WHERE d.delivery_id = old.delivery_id
+       RETURNING d.delivery_id`,
+    ),
+  };
+}

@@ -1,0 +1,86 @@
+// Writes outcomes together: one statement for up to 64 of them, or for those of the last 5 ms. What it
+// could not write it keeps and tries again; a claim whose lease ran out meanwhile is simply not found.
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import type { Deliveries, Outcome } from "./deliveries.ts";
+
+const FLUSH_COUNT = 64;
+const FLUSH_AFTER_MS = 5;
+const TRY_AGAIN_MS = 250;
+
+export interface RecorderOptions {
+  deliveries: Pick<Deliveries, "record">;
+  /** Told how soon the next retry of a batch just written is due. */
+  onRetry: (waitMs: number) => void;
+  metrics: Metrics;
+  log: Logger;
+}
+
+export class Recorder {
+  readonly #options: RecorderOptions;
+  #waiting: Outcome[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  #writing: Promise<void> | undefined;
+
+  constructor(options: RecorderOptions) {
+    this.#options = options;
+  }
+
+  add(outcome: Outcome): void {
+    this.#waiting.push(outcome);
+    if (this.#waiting.length >= FLUSH_COUNT) void this.#write();
+    else this.#timer ??= setTimeout(() => void this.#write(), FLUSH_AFTER_MS);
+  }
+
+  /** Settles when nothing waits to be written, or after `limitMs`; how many outcomes are still unwritten. */
+  async flush(limitMs: number): Promise<number> {
+    const deadline = performance.now() + limitMs;
+    while (this.#waiting.length > 0 || this.#writing !== undefined) {
+      const left = deadline - performance.now();
+      if (left <= 0) break;
+      await Promise.race([this.#write(), new Promise((resolve) => setTimeout(resolve, left).unref())]);
+    }
+    clearTimeout(this.#timer);
+    return this.#waiting.length;
+  }
+
+  /** One batch at a time: what arrives meanwhile makes the next one fuller. */
+  #write(): Promise<void> {
+    this.#writing ??= this.#writeBatches().finally(() => {
+      this.#writing = undefined;
+      if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => void this.#write(), TRY_AGAIN_MS);
+    });
+    return this.#writing;
+  }
+
+  async #writeBatches(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.slice(0, FLUSH_COUNT);
+      try {
+        const recorded = await this.#options.deliveries.record(batch);
+        if (recorded < batch.length) {
+          this.#options.log.warn(
+            { stale: batch.length - recorded },
+            "outcomes came after their claim had ended and were dropped",
+          );
+        }
+      } catch (error) {
+        this.#options.log.warn({ err: error, waiting: this.#waiting.length }, "outcomes not recorded yet");
+        return;
+      }
+      this.#waiting = this.#waiting.slice(batch.length);
+      this.#account(batch);
+    }
+  }
+
+  #account(batch: Outcome[]): void {
+    let soonest = Number.POSITIVE_INFINITY;
+    for (const { verdict, waitMs } of batch) {
+      if (verdict === "retry") soonest = Math.min(soonest, waitMs ?? 0);
+      else if (verdict !== "released") this.#options.metrics.ended.inc({ state: verdict });
+    }
+    if (Number.isFinite(soonest)) this.#options.onRetry(soonest);
+  }
+}

@@ -1,0 +1,132 @@
+// The delivery engine of one process: signals in, deliveries out, wired together, started in the order
+// in which nothing is missed and stopped in the order in which nothing is lost.
+import type { Database } from "../database/database.ts";
+import type { Namespace } from "../database/namespace.ts";
+import type { Sender } from "../egress/index.ts";
+import { Deliveries } from "../notifications/deliveries.ts";
+import { Dispatcher } from "../notifications/dispatcher.ts";
+import { Recorder } from "../notifications/recorder.ts";
+import { Sweeper } from "../notifications/sweeper.ts";
+import type { Settings } from "../settings/settings.ts";
+import { Intake } from "../signals/intake.ts";
+import { Listener } from "../signals/listener.ts";
+import { Reconciler } from "../signals/reconciler.ts";
+import type { Logger } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import { APPLICATION_NAME } from "./connection.ts";
+
+/**
+ * What a lease leaves beyond one attempt's time limit, for a claim that waited for the event loop or an
+ * outcome that waited for the database. With the longest time limit, 20 s, a lease is 30 s.
+ */
+const LEASE_MARGIN_MS = 10_000;
+
+/** A clean stop waits this long for attempts under way, then as long again at most to record them. */
+const DRAIN_MS = 5_000;
+const FLUSH_MS = 3_000;
+
+export interface EngineOptions {
+  db: Database;
+  namespace: Namespace;
+  listenUrl: string;
+  sender: Sender;
+  settings: Settings;
+  metrics: Metrics;
+  log: Logger;
+}
+
+export class Engine {
+  readonly #sweeper: Sweeper;
+  readonly #dispatcher: Dispatcher;
+  readonly #recorder: Recorder;
+  readonly #reconciler: Reconciler;
+  readonly #intake: Intake;
+  readonly #listener: Listener | undefined;
+  readonly #log: Logger;
+
+  constructor({ db, namespace, listenUrl, sender, settings, metrics, log }: EngineOptions) {
+    this.#log = log;
+    const deliveries = new Deliveries(db, namespace, {
+      leaseMs: settings.timeoutMs + LEASE_MARGIN_MS,
+      maxAttempts: settings.attempts,
+    });
+    const recorder = new Recorder({
+      deliveries,
+      onRetry: (waitMs) => this.#sweeper.wakeIn(waitMs),
+      metrics,
+      log,
+    });
+    const dispatcher = new Dispatcher({
+      sender,
+      recorder,
+      concurrency: settings.concurrency,
+      endpointConcurrency: settings.endpointConcurrency,
+      maxAttempts: settings.attempts,
+      backoffMs: settings.backoffMs,
+      onRoom: () => this.#sweeper.onRoom(),
+      metrics,
+      log,
+    });
+    this.#recorder = recorder;
+    this.#dispatcher = dispatcher;
+    this.#sweeper = new Sweeper({ deliveries, dispatcher, retentionMs: settings.retentionMs, metrics, log });
+    const onLeft = () => this.#sweeper.wake();
+    this.#reconciler = new Reconciler({
+      reconcile: () => dispatcher.fill((room) => deliveries.reconcile(room)),
+      onLeft,
+      hearing: () => this.#listener?.up === true,
+      intervalMs: settings.reconcileMs,
+      metrics,
+      log,
+    });
+    this.#intake = new Intake({
+      owe: (signals) => dispatcher.fill((room) => deliveries.owe(signals, room)),
+      onLeft,
+      reconcile: () => this.#reconciler.ask(),
+      coalesceMs: settings.coalesceMs,
+      metrics,
+      log,
+    });
+    this.#listener = settings.listen
+      ? new Listener({
+          url: listenUrl,
+          channel: settings.channel,
+          applicationName: `${APPLICATION_NAME} listener`,
+          onPayload: (payload) => this.#intake.take(payload),
+          onUp: () => {
+            metrics.listenerUp.set(1);
+            this.#reconciler.ask();
+          },
+          onDown: () => {
+            metrics.listenerUp.set(0);
+            this.#reconciler.ask();
+          },
+          log,
+        })
+      : undefined;
+    const listener = this.#listener;
+    metrics.watchPulse(() => listener?.pulseAgeSeconds);
+  }
+
+  get listener(): "up" | "down" | "off" {
+    if (this.#listener === undefined) return "off";
+    return this.#listener.up ? "up" : "down";
+  }
+
+  start(): void {
+    this.#listener?.start();
+    this.#reconciler.start();
+    this.#sweeper.start();
+  }
+
+  /** Hears and claims nothing more, finishes or gives back what is under way, and records all of it. */
+  async stop(): Promise<void> {
+    await this.#listener?.stop();
+    await Promise.all([this.#intake.stop(), this.#reconciler.stop(), this.#sweeper.stop()]);
+    await this.#dispatcher.drain(DRAIN_MS);
+    const unwritten = await this.#recorder.flush(FLUSH_MS);
+    if (unwritten > 0) {
+      this.#log.warn({ unwritten }, "outcomes could not be recorded; those deliveries may arrive twice");
+    }
+  }
+}

@@ -1,0 +1,137 @@
+// The service as a whole: what is started, in which order, and how it is stopped.
+import { createApp } from "../api/app.ts";
+import { Authentication } from "../api/authentication.ts";
+import { formationRoutes } from "../api/formation-routes.ts";
+import { notificationRoutes } from "../api/notification-routes.ts";
+import { Audit } from "../audit/audit.ts";
+import { Credentials } from "../credentials/credentials.ts";
+import { createSender, type Sender } from "../egress/index.ts";
+import { Formation } from "../formation/formation.ts";
+import { DeliveryList } from "../notifications/delivery-list.ts";
+import { Endpoints } from "../notifications/endpoints.ts";
+import { Projects } from "../projects/projects.ts";
+import type { Settings } from "../settings/settings.ts";
+import type { Logger } from "../telemetry/log.ts";
+import { Metrics } from "../telemetry/metrics.ts";
+import { type Connection, connect } from "./connection.ts";
+import { Engine } from "./engine.ts";
+import { startHttpServer } from "./http-server.ts";
+import { VERSION } from "./version.ts";
+
+export interface Service {
+  /** Where the API answers, such as `http://127.0.0.1:8080`. */
+  url: string;
+  /** On the first start of an embedded database: a project to begin with, and its token, shown once. */
+  first?: { project: string; token: string };
+  /** Drains and stops; a second call waits for the first. */
+  stop(): Promise<void>;
+}
+
+/** @throws SettingsError-like errors of each part; nothing is left running then. */
+export async function startService(settings: Settings, log: Logger): Promise<Service> {
+  const connection = await connect(settings, {
+    migrate: "always",
+    onProgress: (message) => log.info(message),
+    onIdleError: (error) => log.warn({ err: error }, "an idle database connection ended"),
+  });
+  const stops: (() => Promise<void>)[] = [() => connection.close()];
+  const stop = async () => {
+    for (const one of stops.toReversed()) await one();
+  };
+  try {
+    return await startParts(settings, connection, log, stops, stop);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+async function startParts(
+  settings: Settings,
+  connection: Connection,
+  log: Logger,
+  stops: (() => Promise<void>)[],
+  stop: () => Promise<void>,
+): Promise<Service> {
+  const { db, namespace } = connection;
+  const metrics = new Metrics();
+  const sender = createSender({
+    destinations: settings.destinations,
+    permitPrivate: settings.permitPrivate,
+    timeoutMs: settings.timeoutMs,
+    userAgent: `taisce-notify/${VERSION}`,
+    connectionsPerOrigin: settings.concurrency,
+    ...(settings.extraCa === undefined ? {} : { extraCa: settings.extraCa }),
+  });
+  stops.push(() => sender.close());
+
+  const notificationsOn = !settings.destinations.empty;
+  let engine: Engine | undefined;
+  if (settings.role !== "api" && notificationsOn) {
+    engine = new Engine({ ...connection, sender, settings, metrics, log });
+    stops.push(() => engine?.stop() ?? Promise.resolve());
+  }
+  if (!notificationsOn) {
+    log.warn("notifications are off: TAISCE_NOTIFY_DESTINATIONS names no host that projects may send to");
+  }
+
+  const first = connection.embedded ? await firstProject(connection) : undefined;
+  const audit = new Audit(namespace);
+  const app = createApp({
+    ...(settings.role === "worker" ? { routes: [] } : apiParts(settings, connection, audit, sender)),
+    audit,
+    db,
+    notificationsOn,
+    readiness: async () => {
+      const database = await db.query("SELECT 1").then(
+        () => "up" as const,
+        () => "down" as const,
+      );
+      return { ready: database === "up", database, listener: engine?.listener ?? "off" };
+    },
+    version: VERSION,
+    metrics,
+    log,
+  });
+  const server = await startHttpServer(app, settings.host, settings.port);
+  stops.push(() => server.close());
+  engine?.start();
+  log.info({ url: server.url, role: settings.role, version: VERSION }, "serving");
+
+  let stopping: Promise<void> | undefined;
+  return {
+    url: server.url,
+    ...(first === undefined ? {} : { first }),
+    stop() {
+      stopping ??= stop();
+      return stopping;
+    },
+  };
+}
+
+function apiParts(settings: Settings, { db, namespace }: Connection, audit: Audit, sender: Sender) {
+  return {
+    routes: [
+      ...notificationRoutes({
+        endpoints: new Endpoints(db, namespace, audit),
+        deliveryList: new DeliveryList(db, namespace),
+        sender,
+      }),
+      ...formationRoutes(new Formation(db, namespace)),
+    ],
+    authentication: new Authentication({
+      db,
+      credentials: new Credentials(db, namespace),
+      audit,
+      rateLimit: settings.rateLimit,
+    }),
+  };
+}
+
+/** On an empty embedded database: the project `default` with one read-write credential. */
+async function firstProject({ db, namespace }: Connection): Promise<Service["first"]> {
+  const project = await new Projects(db, namespace).createFirst("default");
+  if (project === undefined) return undefined;
+  const { token } = await new Credentials(db, namespace).issue("first", project.scope, "read-write");
+  return { project: project.scope, token };
+}
