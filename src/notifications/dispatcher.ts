@@ -16,8 +16,8 @@ export interface DispatcherOptions {
   endpointConcurrency: number;
   maxAttempts: number;
   backoffMs: number;
-  /** Told whenever room came free. */
-  onRoom: () => void;
+  /** Told whenever an attempt ended and its room came free. */
+  onRoom: (endpointId: string) => void;
   metrics: Metrics;
   log: Logger;
 }
@@ -103,7 +103,7 @@ export class Dispatcher {
       this.#options.metrics.inFlight.set(this.#inFlight);
       this.#options.recorder.add(outcome);
       if (this.#inFlight === 0) this.#idle?.();
-      this.#options.onRoom();
+      this.#options.onRoom(claim.endpointId);
     });
   }
 

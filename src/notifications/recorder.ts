@@ -29,7 +29,7 @@ export class Recorder {
   add(outcome: Outcome): void {
     this.#waiting.push(outcome);
     if (this.#waiting.length >= FLUSH_COUNT) void this.#write();
-    else this.#timer ??= setTimeout(() => void this.#write(), FLUSH_AFTER_MS);
+    else this.#writeIn(FLUSH_AFTER_MS);
   }
 
   /** Settles when nothing waits to be written, or after `limitMs`; how many outcomes are still unwritten. */
@@ -44,18 +44,23 @@ export class Recorder {
     return this.#waiting.length;
   }
 
+  #writeIn(milliseconds: number): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      void this.#write();
+    }, milliseconds);
+  }
+
   /** One batch at a time: what arrives meanwhile makes the next one fuller. */
   #write(): Promise<void> {
     this.#writing ??= this.#writeBatches().finally(() => {
       this.#writing = undefined;
-      if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => void this.#write(), TRY_AGAIN_MS);
+      if (this.#waiting.length > 0) this.#writeIn(TRY_AGAIN_MS);
     });
     return this.#writing;
   }
 
   async #writeBatches(): Promise<void> {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.slice(0, FLUSH_COUNT);
       try {

@@ -22,15 +22,13 @@ export interface SweeperOptions {
   log: Logger;
 }
 
-/** Whether an endpoint may have more due than its room let this claim take. */
-function usedUp(room: Room, claims: Claim[]): boolean {
-  if (room.busy.some((endpoint) => endpoint.room === 0)) return true;
+/** The endpoints that may have more due than their room let this claim take. */
+function saturated(room: Room, claims: Claim[]): Set<string> {
   const left = new Map(room.busy.map((endpoint) => [endpoint.endpointId, endpoint.room]));
-  return claims.some(({ endpointId }) => {
-    const one = (left.get(endpointId) ?? room.perEndpoint) - 1;
-    left.set(endpointId, one);
-    return one === 0;
-  });
+  for (const { endpointId } of claims) {
+    left.set(endpointId, (left.get(endpointId) ?? room.perEndpoint) - 1);
+  }
+  return new Set([...left].filter(([, free]) => free <= 0).map(([endpointId]) => endpointId));
 }
 
 export class Sweeper {
@@ -38,9 +36,13 @@ export class Sweeper {
   #running: Promise<void> | undefined;
   #stopped = false;
   #woken = false;
-  /** Something due was left for want of room: room that comes free is worth a claim. */
-  #backlog = false;
-  #wakeAt = 0;
+  /** No room was left at all, or none for these endpoints: more may be due once it comes free. */
+  #full = false;
+  #saturated = new Set<string>();
+  /** Room that matters came free since the last claim began. */
+  #freed = false;
+  /** The earliest time (performance.now) at which rows written since the last claim become due. */
+  #dueAt = Number.POSITIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
   #resume: (() => void) | undefined;
   #expireAt = 0;
@@ -66,15 +68,19 @@ export class Sweeper {
     this.#resume?.();
   }
 
-  /** Rows will be due in `waitMs`: wake then, if that is earlier than planned. */
+  /** Rows will be due in `waitMs`: be awake then. */
   wakeIn(waitMs: number): void {
     const at = performance.now() + waitMs;
-    if (at < this.#wakeAt && this.#resume !== undefined) this.#sleepUntil(at);
+    if (at >= this.#dueAt) return;
+    this.#dueAt = at;
+    if (this.#resume !== undefined) this.#sleepUntil(at);
   }
 
-  /** Room came free. */
-  onRoom(): void {
-    if (this.#backlog) this.wake();
+  /** Room came free: for one endpoint, or room that was set aside and not used. */
+  onRoom(endpointId?: string): void {
+    if (!this.#full && endpointId !== undefined && !this.#saturated.has(endpointId)) return;
+    this.#freed = true;
+    if (this.#full || this.#saturated.size > 0) this.#resume?.();
   }
 
   async #run(): Promise<void> {
@@ -88,10 +94,10 @@ export class Sweeper {
         sleep = AFTER_ERROR_MS;
       }
       // Woken during the sweep: what woke it may have come after the statement looked.
-      if (this.#woken || this.#stopped) continue;
+      if (this.#woken || this.#freed || this.#stopped) continue;
       await new Promise<void>((resolve) => {
         this.#resume = resolve;
-        this.#sleepUntil(performance.now() + sleep);
+        this.#sleepUntil(Math.min(performance.now() + sleep, this.#dueAt));
       });
       this.#resume = undefined;
       clearTimeout(this.#timer);
@@ -100,25 +106,26 @@ export class Sweeper {
 
   #sleepUntil(at: number): void {
     clearTimeout(this.#timer);
-    this.#wakeAt = at;
     this.#timer = setTimeout(() => this.#resume?.(), Math.max(0, at - performance.now()));
   }
 
   /** Claims until nothing more can be; milliseconds to sleep then. */
   async #sweep(): Promise<number> {
     const { deliveries, dispatcher, metrics } = this.#options;
+    // What is written from here on is not seen by the statements below, perhaps, and counts anew.
+    this.#dueAt = Number.POSITIVE_INFINITY;
     for (;;) {
       const room = dispatcher.room();
-      if (room.total === 0) {
-        this.#backlog = true;
-        return LONGEST_SLEEP_MS;
-      }
+      this.#full = room.total === 0;
+      this.#saturated = saturated(room, []);
+      this.#freed = false;
+      if (this.#full) return LONGEST_SLEEP_MS;
       const due = await dispatcher.fill((free) => deliveries.claim(free));
-      this.#backlog = usedUp(room, due.claims);
+      for (const endpointId of saturated(room, due.claims)) this.#saturated.add(endpointId);
       if (due.parked > 0) metrics.ended.inc({ state: "parked" }, due.parked);
       if (due.superseded > 0) metrics.ended.inc({ state: "superseded" }, due.superseded);
       if (this.#stopped) return 0;
-      if (!due.more) break;
+      if (!due.more && !this.#freed) break;
     }
     await this.#expire();
     const next = await deliveries.nextDueMs();

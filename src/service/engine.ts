@@ -3,7 +3,7 @@
 import type { Database } from "../database/database.ts";
 import type { Namespace } from "../database/namespace.ts";
 import type { Sender } from "../egress/index.ts";
-import { Deliveries } from "../notifications/deliveries.ts";
+import { type Claim, Deliveries, type Room } from "../notifications/deliveries.ts";
 import { Dispatcher } from "../notifications/dispatcher.ts";
 import { Recorder } from "../notifications/recorder.ts";
 import { Sweeper } from "../notifications/sweeper.ts";
@@ -63,7 +63,7 @@ export class Engine {
       endpointConcurrency: settings.endpointConcurrency,
       maxAttempts: settings.attempts,
       backoffMs: settings.backoffMs,
-      onRoom: () => this.#sweeper.onRoom(),
+      onRoom: (endpointId) => this.#sweeper.onRoom(endpointId),
       metrics,
       log,
     });
@@ -71,8 +71,11 @@ export class Engine {
     this.#dispatcher = dispatcher;
     this.#sweeper = new Sweeper({ deliveries, dispatcher, retentionMs: settings.retentionMs, metrics, log });
     const onLeft = () => this.#sweeper.wake();
+    // Room set aside for a statement that then used little of it is news to a sweeper that found none.
+    const fill = <Result extends { claims: Claim[] }>(claim: (room: Room) => Promise<Result>) =>
+      dispatcher.fill(claim).finally(() => this.#sweeper.onRoom());
     this.#reconciler = new Reconciler({
-      reconcile: () => dispatcher.fill((room) => deliveries.reconcile(room)),
+      reconcile: () => fill((room) => deliveries.reconcile(room)),
       onLeft,
       hearing: () => this.#listener?.up === true,
       intervalMs: settings.reconcileMs,
@@ -80,7 +83,7 @@ export class Engine {
       log,
     });
     this.#intake = new Intake({
-      owe: (signals) => dispatcher.fill((room) => deliveries.owe(signals, room)),
+      owe: (signals) => fill((room) => deliveries.owe(signals, room)),
       onLeft,
       reconcile: () => this.#reconciler.ask(),
       coalesceMs: settings.coalesceMs,

@@ -1,0 +1,77 @@
+// The recorder's batching, with the statement's timing under the test's control.
+import { describe, expect, it } from "vitest";
+import type { Outcome } from "../../../src/notifications/deliveries.ts";
+import { Recorder } from "../../../src/notifications/recorder.ts";
+import { quiet } from "../../support/quiet.ts";
+import { until } from "../../support/until.ts";
+
+const outcome = (deliveryId: string, more: Partial<Outcome> = {}): Outcome => ({
+  deliveryId,
+  lease: 1,
+  verdict: "delivered",
+  ...more,
+});
+
+/** A recorder whose statements end when the test says so. */
+function controlled() {
+  const batches: { ids: string[]; end: (error?: Error) => void }[] = [];
+  const retries: number[] = [];
+  const recorder = new Recorder({
+    deliveries: {
+      record: (outcomes) =>
+        new Promise((resolve, reject) => {
+          batches.push({
+            ids: outcomes.map(({ deliveryId }) => deliveryId),
+            end: (error) => (error === undefined ? resolve(outcomes.length) : reject(error)),
+          });
+        }),
+    },
+    onRetry: (waitMs) => retries.push(waitMs),
+    ...quiet(),
+  });
+  const batch = (index: number) => until(`batch ${index}`, () => batches[index]);
+  return { recorder, batch, batches, retries };
+}
+
+describe("the recorder", () => {
+  it("writes outcomes of a few milliseconds together, and 64 at once", async () => {
+    const { recorder, batch } = controlled();
+    for (let n = 0; n < 70; n++) recorder.add(outcome(`d${n}`));
+    expect((await batch(0)).ids.length).toBe(64);
+    (await batch(0)).end();
+    expect((await batch(1)).ids).toEqual(["d64", "d65", "d66", "d67", "d68", "d69"]);
+    (await batch(1)).end();
+    expect(await recorder.flush(1_000)).toBe(0);
+  });
+
+  it("writes what arrived while a statement was under way, and what comes after it", async () => {
+    const { recorder, batch } = controlled();
+    recorder.add(outcome("first"));
+    const first = await batch(0);
+    recorder.add(outcome("second"));
+    // Long enough for the second's own timer to fire while the first statement still runs.
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    first.end();
+    (await batch(1)).end();
+    recorder.add(outcome("third"));
+    expect((await batch(2)).ids).toEqual(["third"]);
+    (await batch(2)).end();
+  });
+
+  it("keeps what could not be written and tries again", async () => {
+    const { recorder, batch, retries } = controlled();
+    recorder.add(outcome("d1", { verdict: "retry", waitMs: 40 }));
+    (await batch(0)).end(new Error("no connection"));
+    expect((await batch(1)).ids).toEqual(["d1"]);
+    expect(retries).toEqual([]);
+    (await batch(1)).end();
+    await until("the retry", () => retries.length === 1);
+    expect(retries).toEqual([40]);
+  });
+
+  it("gives up flushing at its limit and says how much is unwritten", async () => {
+    const { recorder } = controlled();
+    recorder.add(outcome("d1"));
+    expect(await recorder.flush(50)).toBe(1);
+  });
+});
