@@ -53,8 +53,11 @@ async function main(argv: string[]): Promise<number> {
     const json = values.json === true;
     const result = await command.run({ positionals, values, environment: process.env, json });
     if (result === undefined) return 0;
-    process.stdout.write(`${json ? stringifyExact(result.document, 2) : result.text}\n`);
-    return result.exitCode ?? 0;
+    const exitCode = result.exitCode ?? 0;
+    if (json) process.stdout.write(`${stringifyExact(result.document, 2)}\n`);
+    else if (exitCode === 0) process.stdout.write(`${result.text}\n`);
+    if (exitCode !== 0) process.stderr.write(`taisce-notify ${command.name}: ${result.text}\n`);
+    return exitCode;
   } catch (error) {
     if (error instanceof UsageError) {
       process.stderr.write(

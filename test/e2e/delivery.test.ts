@@ -237,8 +237,11 @@ describe("two processes on one database", () => {
       await until("the listener", async () => (await api(service.url).get("/ready")).body.listener === "up");
     }
     for (let offset = 0n; offset < 30n; offset++) await formation.advance("p1", { formedThrough: offset });
-    await settled(client, 90 > 50 ? 50 : 90).catch(() => undefined);
     await until("90 requests", () => receiver.received.length >= 90);
+    await until("90 deliveries", async () => {
+      const page = await client.post("/v1/notifications/deliveries/list", { limit: 200, state: "delivered" });
+      return page.body.deliveries.length === 90;
+    });
     const ids = receiver.received.map(({ headers }) => headers["taisce-delivery"]);
     expect(new Set(ids).size).toBe(90);
     for (const service of services) expect(await service.kill("SIGTERM")).toBe(0);

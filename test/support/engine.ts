@@ -1,0 +1,77 @@
+// A namespace with a project and endpoints, and the delivery store on it, without a service around them.
+import { Audit } from "../../src/audit/audit.ts";
+import { Formation } from "../../src/formation/formation.ts";
+import { Deliveries, type Room } from "../../src/notifications/deliveries.ts";
+import { type Deliver, Endpoints } from "../../src/notifications/endpoints.ts";
+import { Projects } from "../../src/projects/projects.ts";
+import type { Signal } from "../../src/signals/signal.ts";
+import { type TestNamespace, testNamespace } from "./namespaces.ts";
+
+export interface StateRow {
+  formed_through: bigint;
+  state: string;
+  attempts: number;
+  last_error: string | null;
+  last_status: number | null;
+}
+
+export interface EngineBench extends TestNamespace {
+  deliveries: Deliveries;
+  formation: Formation;
+  /** Registers an endpoint of p1; its id. */
+  endpoint(path: string, deliver?: Deliver): Promise<string>;
+  disable(id: string): Promise<boolean>;
+  /** Every delivery, by endpoint and offset. */
+  states(): Promise<StateRow[]>;
+}
+
+const PRINCIPAL = {
+  id: "00000000-0000-4000-8000-000000000000",
+  project: "p1",
+  access: "read-write",
+  live: true,
+} as const;
+
+/** Leases are 400 ms and attempts three, unless said otherwise. */
+export async function engineBench(
+  options: { leaseMs?: number; maxAttempts?: number } = {},
+): Promise<EngineBench> {
+  const test = await testNamespace();
+  const { db, namespace } = test;
+  await new Projects(db, namespace).create("p1");
+  const endpoints = new Endpoints(db, namespace, new Audit(namespace));
+  return {
+    ...test,
+    deliveries: new Deliveries(db, namespace, { leaseMs: 400, maxAttempts: 3, ...options }),
+    formation: new Formation(db, namespace),
+    async endpoint(path, deliver = "every") {
+      const result = await endpoints.register(PRINCIPAL, `https://localhost${path}`, deliver);
+      if (result.kind !== "registered") throw new Error(result.kind);
+      return result.endpoint.id;
+    },
+    disable: (id) => endpoints.disable(PRINCIPAL, id),
+    states: () =>
+      db.query<StateRow & Record<string, unknown>>(
+        `SELECT formed_through, attempts, last_error, last_status,
+                CASE WHEN delivered_at IS NOT NULL THEN 'delivered' WHEN parked_at IS NOT NULL THEN 'parked'
+                     WHEN superseded_at IS NOT NULL THEN 'superseded' WHEN claimed_at IS NOT NULL THEN 'claimed'
+                     ELSE 'pending' END AS state
+         FROM ${namespace.sql}.notification_delivery ORDER BY endpoint_id, formed_through`,
+      ),
+  };
+}
+
+export const signal = (formedThrough: bigint, more: Partial<Signal> = {}): Signal => ({
+  scope: "p1",
+  formedThrough,
+  storedThrough: formedThrough,
+  formedTurns: 1,
+  parkedTurns: 0,
+  ...more,
+});
+
+export const room = (total = 100, perEndpoint = 100, busy: Room["busy"] = []): Room => ({
+  total,
+  perEndpoint,
+  busy,
+});
