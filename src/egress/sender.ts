@@ -1,0 +1,188 @@
+/** Sends one POST to a destination that a client chose, and only where the operator lets it go. */
+import { isIP } from "node:net";
+import { classify } from "./addresses.ts";
+import { Attempt, type Done, type Verdict } from "./attempt.ts";
+import { BoundedMap } from "./bounded-map.ts";
+import { Connections } from "./connections.ts";
+import { createConnector } from "./connector.ts";
+import { type DestinationUrl, parseDestinationUrl } from "./destination-url.ts";
+import type { Destinations } from "./destinations.ts";
+import { EgressRefusal, failed, type Outcome } from "./failure.ts";
+import { createResolver, type ResolvedAddress, type SystemLookup } from "./resolver.ts";
+import { createTrust } from "./trust.ts";
+
+export interface SenderOptions {
+  readonly destinations: Destinations;
+  /** Lets a destination be inside the deployment. What is `never` stays refused. */
+  readonly permitPrivate: boolean;
+  /** PEM certificates trusted besides the process's own trust. */
+  readonly extraCa?: string;
+  /** Milliseconds for one attempt in all, from the name's look-up to the status line. */
+  readonly timeoutMs: number;
+  readonly userAgent: string;
+  /** Connections to one origin at once. A post that finds none free waits, inside its time limit. */
+  readonly connectionsPerOrigin: number;
+  /** Connections kept idle, over all origins; the one idle longest makes way. Default 256. */
+  readonly maxIdleConnections?: number;
+  /** For tests: in place of the system's look-up. */
+  readonly lookup?: SystemLookup;
+  /** For tests: milliseconds an answer is used for, at most and by default 1,000; 0 looks up at every check. */
+  readonly answerLifetimeMs?: number;
+}
+
+export interface Sender {
+  /**
+   * The check at registration: the text, the allow-list, and the addresses the name has now. A name that
+   * does not resolve just now passes: it may later, and every attempt checks again.
+   *
+   * @throws EgressRefusal, category "destination not permitted"; the signal's reason if it fires first
+   */
+  vet(rawUrl: string, signal?: AbortSignal): Promise<DestinationUrl>;
+  /**
+   * One attempt: check, connect, send, and read up to the status line, which decides. Never rejects, never
+   * follows a redirect, never goes by a proxy, never sends the request twice. `host` and `user-agent` in
+   * `headers` are left out.
+   */
+  post(
+    href: string,
+    headers: Record<string, string>,
+    body: string | Buffer,
+    signal?: AbortSignal,
+  ): Promise<Outcome>;
+  /** Ends all connections now; what is under way, or comes later, is "aborted". */
+  close(): Promise<void>;
+}
+
+/** Parsed destinations remembered; they are few, and parsing one costs more than the rest of the check. */
+const MAX_TARGETS = 1_000;
+const DEFAULT_MAX_IDLE = 256;
+const ABORTED: Outcome = Object.freeze({ kind: "aborted" });
+
+/**
+ * Builds a sender with connections of its own: it reads no environment and shares nothing with any other, so
+ * a change of policy is a new sender and `close` on the old one.
+ *
+ * @throws CertificateAuthorityError where `extraCa` is no PEM
+ */
+export function createSender(options: SenderOptions): Sender {
+  const { destinations, permitPrivate, timeoutMs, userAgent } = options;
+  const resolver = createResolver(options);
+  const connections = new Connections(
+    createConnector({
+      resolver,
+      permitsHost: (hostname) => destinations.permits(hostname),
+      permitsAddress,
+      trust: createTrust(options.extraCa),
+    }),
+    options.connectionsPerOrigin,
+    options.maxIdleConnections ?? DEFAULT_MAX_IDLE,
+  );
+  const targets = new BoundedMap<string, DestinationUrl>(MAX_TARGETS);
+  const underWay = new Set<Attempt>();
+  let closed = false;
+
+  function permitsAddress(address: string): boolean {
+    const found = classify(address);
+    return found === "public" || (found === "inside" && permitPrivate);
+  }
+
+  function verdictOnAddresses(addresses: readonly ResolvedAddress[]): Verdict {
+    return addresses.every(({ address }) => permitsAddress(address))
+      ? undefined
+      : "destination not permitted";
+  }
+
+  /**
+   * The check before an attempt. It is a promise only where the resolver has to be asked, which it never is
+   * about a host off the list.
+   *
+   * Failure policy: fail closed — one address that is not permitted refuses the name; a name without
+   * addresses is not sent to.
+   */
+  function verdictOn({ hostname }: DestinationUrl): Verdict | Promise<Verdict> {
+    if (!destinations.permits(hostname)) return "destination not permitted";
+    if (isIP(hostname) !== 0) return permitsAddress(hostname) ? undefined : "destination not permitted";
+    const known = resolver.cached(hostname);
+    if (known !== undefined) return verdictOnAddresses(known);
+    return resolver.resolve(hostname).then(verdictOnAddresses, () => "network error" as const);
+  }
+
+  function targetOf(href: string): DestinationUrl {
+    const known = targets.get(href);
+    if (known !== undefined) return known;
+    const target = parseDestinationUrl(href);
+    targets.set(href, target);
+    return target;
+  }
+
+  function headerList(headers: Record<string, string>): string[] {
+    const list = ["user-agent", userAgent];
+    for (const name of Object.keys(headers)) {
+      const value = headers[name];
+      // undici would take a `host` of the caller's for the name to ask for, and to check the certificate by.
+      if (value !== undefined && !OWN_HEADER.test(name)) list.push(name, value);
+    }
+    return list;
+  }
+
+  return {
+    async vet(rawUrl, signal) {
+      signal?.throwIfAborted();
+      const target = parseDestinationUrl(rawUrl);
+      const verdict = await within(timeoutMs, signal, verdictOn(target));
+      if (verdict === "destination not permitted") {
+        throw new EgressRefusal(verdict, "the URL's host is not one that may be sent to");
+      }
+      return target;
+    },
+
+    post(href, headers, body, signal) {
+      if (closed || signal?.aborted) return Promise.resolve(ABORTED);
+      let target: DestinationUrl;
+      try {
+        target = targetOf(href);
+      } catch {
+        return Promise.resolve(failed("destination not permitted"));
+      }
+      return new Promise((resolve) => {
+        const done: Done = (attempt, outcome) => {
+          underWay.delete(attempt);
+          resolve(outcome);
+        };
+        const { origin, path } = target;
+        const request = { origin, path, headers: headerList(headers), body, timeoutMs, signal };
+        const attempt = new Attempt(request, connections, done);
+        underWay.add(attempt);
+        attempt.start(verdictOn(target));
+      });
+    },
+
+    async close() {
+      closed = true;
+      for (const attempt of underWay) attempt.cut(ABORTED);
+      await connections.close();
+    },
+  };
+}
+
+const OWN_HEADER = /^(?:host|user-agent)$/i;
+
+/** The verdict, or none when the time is up: at registration what cannot be resolved passes. */
+async function within(
+  ms: number,
+  signal: AbortSignal | undefined,
+  verdict: Verdict | Promise<Verdict>,
+): Promise<Verdict> {
+  if (typeof verdict !== "object") return verdict;
+  const { promise, resolve, reject } = Promise.withResolvers<Verdict>();
+  const timer = setTimeout(resolve, ms, undefined);
+  const onAbort = () => reject(signal?.reason);
+  signal?.addEventListener("abort", onAbort, { once: true });
+  verdict.then(resolve, reject);
+  try {
+    return await promise;
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", onAbort);
+  }
+}
