@@ -1,9 +1,11 @@
-// A receiver in plain Node 22 or newer, nothing installed: verifies, keeps each project's highest offset, answers.
-//   TAISCE_SECRET=<64 hex digits> PORT=8000 node receiver.mjs      behind whatever terminates your HTTPS
+// A receiver in plain Node, nothing installed: verifies, keeps each project's highest offset, answers.
+//   TAISCE_SECRET=<64 hex digits> PORT=8000 node receiver.mjs      behind whatever terminates your HTTPS, or
+//   TAISCE_SECRET=… TLS_CERT=cert.pem TLS_KEY=key.pem node receiver.mjs      with a certificate of its own
 //   node receiver.mjs --check SECRET HEADER [NOW] < body           checks one captured delivery
-
 import { createHmac, timingSafeEqual } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { createServer as createTls } from "node:https";
 import { buffer } from "node:stream/consumers";
 
 const TOLERANCE_SECONDS = 300;
@@ -20,13 +22,14 @@ function verify(secretHex, header, body, now = Date.now() / 1000) {
   if (!(Math.abs(now - Number(time)) <= TOLERANCE_SECONDS)) return "timestamp outside tolerance";
 }
 
-// Whole numbers become bigint from their digits: JSON.parse alone rounds an offset above 2^53.
+// From Node 22 on whole numbers become bigint from their digits: JSON.parse alone rounds those above 2^53.
 function parse(body) {
-  return JSON.parse(body, (_key, value, { source }) => (/^[0-9]+$/.test(source) ? BigInt(source) : value));
+  return JSON.parse(body, (_key, value, context) =>
+    /^[0-9]+$/.test(context?.source) ? BigInt(context.source) : value,
+  );
 }
 
 const highest = new Map(); // In earnest, keep this where your data is.
-
 function receive(secretHex, header, body) {
   if (verify(secretHex, header, body)) return 400;
   const told = parse(body);
@@ -45,14 +48,16 @@ if (process.argv[2] === "--check") {
   console.log(refused ?? `ok ${parse(body).scope} ${parse(body).formed_through}`);
   process.exitCode = refused ? 1 : 0;
 } else if (/^[0-9a-f]{64}$/.test(secret)) {
-  const server = createServer((request, response) => {
+  const take = (request, response) => {
     const { "content-length": length, "taisce-signature": header } = request.headers;
     if (!(Number(length) <= MAX_BODY_BYTES)) return response.writeHead(413).end();
     const answer = (body) => response.writeHead(receive(secret, header, body)).end();
-    buffer(request)
-      .then(answer)
-      .catch(() => response.destroy());
-  });
+    buffer(request).then(answer, () => response.destroy());
+  };
+  const { TLS_CERT: cert, TLS_KEY: key } = process.env;
+  const server = cert
+    ? createTls({ cert: readFileSync(cert), key: readFileSync(key) }, take)
+    : createServer(take);
   server.listen(Number(process.env.PORT ?? 8000), () => console.log("listening on", server.address().port));
 } else {
   throw new Error("set TAISCE_SECRET to the 64 hex digits that registering showed");

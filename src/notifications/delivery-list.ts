@@ -69,11 +69,12 @@ export class DeliveryList {
     const cursor = filter.after === undefined ? undefined : parseCursor(filter.after);
     const rows = await this.#db.query<DeliveryView & { micros: bigint }>(
       `SELECT d.delivery_id AS id, d.endpoint_id, e.url, d.formed_through, d.stored_through, d.formed_turns,
-              d.parked_turns, d.attempts, d.delivered_at, d.parked_at, d.last_status, d.last_error,
-              d.created_at, (extract(epoch FROM d.created_at) * 1000000)::bigint AS micros,
+              d.parked_turns,
               CASE WHEN d.delivered_at IS NOT NULL THEN 'delivered' WHEN d.parked_at IS NOT NULL THEN 'parked'
                    WHEN d.superseded_at IS NOT NULL THEN 'superseded' ELSE 'pending' END AS state,
-              CASE WHEN ${PENDING} THEN d.next_attempt_at END AS next_attempt_at
+              d.attempts, CASE WHEN ${PENDING} THEN d.next_attempt_at END AS next_attempt_at,
+              d.delivered_at, d.parked_at, d.last_status, d.last_error, d.created_at,
+              (extract(epoch FROM d.created_at) * 1000000)::bigint AS micros
        FROM ${this.#schema}.notification_delivery d
        JOIN ${this.#schema}.notification_endpoint e USING (endpoint_id)
        WHERE d.scope = $1
