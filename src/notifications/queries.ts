@@ -23,6 +23,14 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
   const pending = (alias: string) =>
     `${alias}.delivered_at IS NULL AND ${alias}.parked_at IS NULL AND ${alias}.superseded_at IS NULL`;
 
+  /**
+   * The newest watermark ever owed to an endpoint: the last entry of its range in
+   * notification_delivery_endpoint_id_formed_through_key, one probe; -1 where there is none.
+   */
+  const newest = (endpointId: string) =>
+    `COALESCE((SELECT newest.formed_through FROM ${delivery} newest WHERE newest.endpoint_id = ${endpointId}
+               ORDER BY newest.formed_through DESC LIMIT 1), -1)`;
+
   /** What a sender needs of a claimed delivery `d` to endpoint `e`. */
   const claimed = `
     d.delivery_id, d.endpoint_id, d.scope, d.formed_through, d.stored_through, d.parked_turns,
@@ -44,9 +52,7 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
       SELECT o.*,
              o.deliver = 'latest'
                AND (o.formed_through < max(o.formed_through) OVER (PARTITION BY o.endpoint_id)
-                    OR EXISTS (SELECT FROM ${delivery} newer
-                               WHERE newer.endpoint_id = o.endpoint_id
-                                 AND newer.formed_through > o.formed_through)) AS outdated,
+                    OR o.formed_through < ${newest("o.endpoint_id")}) AS outdated,
              row_number() OVER (PARTITION BY o.endpoint_id ORDER BY o.formed_through DESC)
                <= COALESCE(busy.room, $2) AS has_room
       FROM owed o
@@ -97,8 +103,7 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
         WHERE n.formed_through > COALESCE(e.registered_from, -1)`),
     ),
 
-    // At most $6 endpoints whose project has formed past what they were owed. The newest delivery of an
-    // endpoint is the last entry of the unique index's range, so each costs one probe.
+    // At most $6 endpoints whose project has formed past what they were owed; one index probe each.
     reconcile: statement(
       "reconcile",
       place(`
@@ -107,8 +112,7 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
                b.parked_turns, b.advanced_at
         FROM (
           SELECT e.endpoint_id, e.deliver, w.*,
-                 GREATEST(e.registered_from, -1, (SELECT max(d.formed_through) FROM ${delivery} d
-                                                  WHERE d.endpoint_id = e.endpoint_id)) AS told_through
+                 GREATEST(e.registered_from, ${newest("e.endpoint_id")}) AS told_through
           FROM ${endpoint} e JOIN ${watermark} w USING (scope)
           WHERE e.disabled_at IS NULL
         ) b
@@ -148,13 +152,11 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
          ) one
          WHERE w.endpoint_id IS NOT NULL
          LIMIT $1
-       ), judged AS (
+       ), judged AS MATERIALIZED (
          SELECT due.*, e.url, e.secret,
                 CASE WHEN e.disabled_at IS NOT NULL THEN 'superseded'
                      WHEN e.deliver = 'latest'
-                          AND EXISTS (SELECT FROM ${delivery} newer
-                                      WHERE newer.endpoint_id = due.endpoint_id
-                                        AND newer.formed_through > due.formed_through) THEN 'superseded'
+                          AND due.formed_through < ${newest("due.endpoint_id")} THEN 'superseded'
                      WHEN due.attempts >= $7 THEN 'parked'
                      ELSE 'claimed' END AS verdict
          FROM due JOIN ${endpoint} e USING (endpoint_id)
@@ -217,8 +219,7 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
          SELECT d.delivery_id FROM ${delivery} d
          WHERE d.created_at < now() - $1 * interval '1 ms'
            AND COALESCE(d.delivered_at, d.parked_at, d.superseded_at) < now() - $1 * interval '1 ms'
-           AND d.formed_through < (SELECT max(n.formed_through) FROM ${delivery} n
-                                   WHERE n.endpoint_id = d.endpoint_id)
+           AND d.formed_through < ${newest("d.endpoint_id")}
          LIMIT $2
          FOR UPDATE SKIP LOCKED
        )
