@@ -10,22 +10,82 @@ const accepted: [why: string, raw: string, href: string, hostname: string, path:
   ["no path", "https://hooks.example.com", "https://hooks.example.com/", "hooks.example.com", "/"],
   ["upper case", "HTTPS://HOOKS.EXAMPLE.COM/In", "https://hooks.example.com/In", "hooks.example.com", "/In"],
   ["trailing dot", "https://hooks.example.com./", "https://hooks.example.com/", "hooks.example.com", "/"],
-  ["trailing dot and port", "https://hooks.example.com.:8443/", "https://hooks.example.com:8443/", "hooks.example.com", "/"],
+  [
+    "trailing dot and port",
+    "https://hooks.example.com.:8443/",
+    "https://hooks.example.com:8443/",
+    "hooks.example.com",
+    "/",
+  ],
   ["default port", "https://hooks.example.com:443/", "https://hooks.example.com/", "hooks.example.com", "/"],
-  ["port of zeros and 443", "https://hooks.example.com:00443/", "https://hooks.example.com/", "hooks.example.com", "/"],
+  [
+    "port of zeros and 443",
+    "https://hooks.example.com:00443/",
+    "https://hooks.example.com/",
+    "hooks.example.com",
+    "/",
+  ],
   ["empty port", "https://hooks.example.com:/", "https://hooks.example.com/", "hooks.example.com", "/"],
   ["port 1", "https://hooks.example.com:1/", "https://hooks.example.com:1/", "hooks.example.com", "/"],
-  ["port 65535", "https://hooks.example.com:65535/", "https://hooks.example.com:65535/", "hooks.example.com", "/"],
+  [
+    "port 65535",
+    "https://hooks.example.com:65535/",
+    "https://hooks.example.com:65535/",
+    "hooks.example.com",
+    "/",
+  ],
   ["fragment", "https://hooks.example.com/a#b", "https://hooks.example.com/a", "hooks.example.com", "/a"],
-  ["query", "https://hooks.example.com/a?b=c&d=%20", "https://hooks.example.com/a?b=c&d=%20", "hooks.example.com", "/a?b=c&d=%20"],
-  ["@ in the path", "https://hooks.example.com/@me?to=a@b", "https://hooks.example.com/@me?to=a@b", "hooks.example.com", "/@me?to=a@b"],
-  ["percent-encoded letter", "https://hook%73.example.com/", "https://hooks.example.com/", "hooks.example.com", "/"],
-  ["dot segments", "https://hooks.example.com/a/../b", "https://hooks.example.com/b", "hooks.example.com", "/b"],
-  ["double slash path", "https://hooks.example.com//x", "https://hooks.example.com//x", "hooks.example.com", "//x"],
+  [
+    "query",
+    "https://hooks.example.com/a?b=c&d=%20",
+    "https://hooks.example.com/a?b=c&d=%20",
+    "hooks.example.com",
+    "/a?b=c&d=%20",
+  ],
+  [
+    "@ in the path",
+    "https://hooks.example.com/@me?to=a@b",
+    "https://hooks.example.com/@me?to=a@b",
+    "hooks.example.com",
+    "/@me?to=a@b",
+  ],
+  [
+    "percent-encoded letter",
+    "https://hook%73.example.com/",
+    "https://hooks.example.com/",
+    "hooks.example.com",
+    "/",
+  ],
+  [
+    "dot segments",
+    "https://hooks.example.com/a/../b",
+    "https://hooks.example.com/b",
+    "hooks.example.com",
+    "/b",
+  ],
+  [
+    "double slash path",
+    "https://hooks.example.com//x",
+    "https://hooks.example.com//x",
+    "hooks.example.com",
+    "//x",
+  ],
   ["IDN, no transitional mapping", "https://faß.de/", "https://xn--fa-hia.de/", "xn--fa-hia.de", "/"],
-  ["ideographic dots", "https://hooks。example。com/", "https://hooks.example.com/", "hooks.example.com", "/"],
+  [
+    "ideographic dots",
+    "https://hooks。example。com/",
+    "https://hooks.example.com/",
+    "hooks.example.com",
+    "/",
+  ],
   ["underscore", "https://a_b.example.com/", "https://a_b.example.com/", "a_b.example.com", "/"],
-  ["non-ASCII path", "https://hooks.example.com/é", "https://hooks.example.com/%C3%A9", "hooks.example.com", "/%C3%A9"],
+  [
+    "non-ASCII path",
+    "https://hooks.example.com/é",
+    "https://hooks.example.com/%C3%A9",
+    "hooks.example.com",
+    "/%C3%A9",
+  ],
   ["IPv4", "https://192.0.2.1:8443/x", "https://192.0.2.1:8443/x", "192.0.2.1", "/x"],
   ["IPv6", "https://[2001:DB8:0:0::1]:8443/x", "https://[2001:db8::1]:8443/x", "2001:db8::1", "/x"],
   ["IPv4-mapped", "https://[::ffff:127.0.0.1]/", "https://[::ffff:7f00:1]/", "::ffff:7f00:1", "/"],
@@ -146,15 +206,20 @@ describe("a destination's URL", () => {
   it("counts what is stored, not what was written", () => {
     const withFragment = `https://hooks.example.com/#${"a".repeat(MAX_HREF_BYTES)}`;
     expect(parseDestinationUrl(withFragment).href).toBe("https://hooks.example.com/");
-    expect(refusalOf(`https://hooks.example.com/${"é".repeat(MAX_HREF_BYTES / 2)}`)).toBeInstanceOf(EgressRefusal);
+    expect(refusalOf(`https://hooks.example.com/${"é".repeat(MAX_HREF_BYTES / 2)}`)).toBeInstanceOf(
+      EgressRefusal,
+    );
   });
 
   it("reads its own href back as the same destination", () => {
     fc.assert(
-      fc.property(fc.webUrl({ validSchemes: ["https"], withQueryParameters: true, withFragments: true }), (raw) => {
-        const first = parseDestinationUrl(raw);
-        expect(parseDestinationUrl(first.href)).toEqual(first);
-      }),
+      fc.property(
+        fc.webUrl({ validSchemes: ["https"], withQueryParameters: true, withFragments: true }),
+        (raw) => {
+          const first = parseDestinationUrl(raw);
+          expect(parseDestinationUrl(first.href)).toEqual(first);
+        },
+      ),
     );
   });
 

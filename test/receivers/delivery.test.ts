@@ -1,0 +1,337 @@
+// What a receiver gets and what its answer means: the request's bytes, the reuse of connections, every
+// status line, and that an answer's body costs nobody anything.
+
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { answering, post, receive, sender, status, timed } from "./harness.ts";
+
+const OK = status("204 No Content");
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe("a delivery", () => {
+  it("arrives as it was given, byte for byte", async () => {
+    const receiver = await receive(answering(OK));
+    const body = Buffer.from('{"scope":"p1","é":"\u2028"}');
+    const headers = { "Content-Type": "application/json", "Taisce-Signature": "v1 t=1 s=00" };
+    const outcome = await (await sender()).post(
+      `https://localhost:${receiver.port}/in?a=b%20c`,
+      headers,
+      body,
+    );
+    expect(outcome).toEqual({ kind: "accepted", status: 204 });
+    expect(receiver.requests).toEqual([
+      [
+        "POST /in?a=b%20c HTTP/1.1",
+        `host: localhost:${receiver.port}`,
+        "connection: keep-alive",
+        "user-agent: taisce-notify/test",
+        "Content-Type: application/json",
+        "Taisce-Signature: v1 t=1 s=00",
+        `content-length: ${body.length}`,
+        "",
+        body.toString("latin1"),
+      ].join("\r\n"),
+    ]);
+  });
+
+  it("asks for the URL's own host whatever host the caller's headers name", async () => {
+    const receiver = await receive(answering(OK));
+    const headers = { Host: "evil.test", "USER-AGENT": "x", "x-a": "1" };
+    await (await sender()).post(`https://localhost:${receiver.port}/`, headers, "{}");
+    const [request = ""] = receiver.requests;
+    expect(request.match(/^host: .*$/gim)).toEqual([`host: localhost:${receiver.port}`]);
+    expect(request.match(/^user-agent: .*$/gim)).toEqual(["user-agent: taisce-notify/test"]);
+    expect(request).toContain("x-a: 1");
+  });
+
+  it("goes to an IPv4 address and to an IPv6 address, with no name asked for in TLS", async () => {
+    const asked: (string | false | null)[] = [];
+    const answer = (socket: { servername?: string | false | null; write(text: string): void }) => {
+      asked.push(socket.servername ?? false);
+      socket.write(OK);
+    };
+    const four = await receive(answer, { dns: [] });
+    const six = await receive(answer, { dns: [], host: "::1" });
+    const by = await sender();
+    expect(await post(by, `https://127.0.0.1:${four.port}/`)).toEqual({ kind: "accepted", status: 204 });
+    expect(await post(by, `https://[::1]:${six.port}/`)).toEqual({ kind: "accepted", status: 204 });
+    expect(asked).toEqual([false, false]);
+    expect(six.requests[0]).toContain(`host: [::1]:${six.port}`);
+  });
+
+  it("falls back to the next of a name's addresses when the first takes no connection", async () => {
+    const receiver = await receive(answering(OK), { dns: ["two.test"] });
+    const lookup = async () => [
+      { address: "::1", family: 6 },
+      { address: "127.0.0.1", family: 4 },
+    ];
+    const by = await sender({ lookup });
+    expect(await post(by, `https://two.test:${receiver.port}/`)).toEqual({ kind: "accepted", status: 204 });
+  });
+});
+
+describe("connections", () => {
+  it("are kept: two posts, one connection", async () => {
+    const receiver = await receive(answering(OK));
+    const by = await sender();
+    for (let i = 0; i < 5; i++) await post(by, `https://localhost:${receiver.port}/${i}`);
+    expect(receiver.requests).toHaveLength(5);
+    expect(receiver.connections).toBe(1);
+  });
+
+  it("are kept when the answer has a body, in one piece, in chunks, or after an informational answer", async () => {
+    const answers = [
+      "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+      "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+      `HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n${OK}`,
+      "HTTP/1.1 500 No\r\ncontent-length: 2\r\n\r\nno",
+    ];
+    let next = 0;
+    const receiver = await receive((socket) => socket.write(answers[next++ % answers.length] ?? ""));
+    const by = await sender();
+    const outcomes = [];
+    for (let i = 0; i < 8; i++) outcomes.push(await post(by, `https://localhost:${receiver.port}/`));
+    expect(outcomes.map((outcome) => "status" in outcome && outcome.status)).toEqual([
+      ...[200, 200, 204, 500],
+      ...[200, 200, 204, 500],
+    ]);
+    expect(receiver.connections).toBe(1);
+  });
+
+  it("carry one request at a time, and are no more than the limit", async () => {
+    let underWay = 0;
+    let most = 0;
+    const held: (() => void)[] = [];
+    const receiver = await receive((socket) => {
+      underWay += 1;
+      most = Math.max(most, underWay);
+      held.push(() => {
+        underWay -= 1;
+        socket.write(OK);
+      });
+      if (held.length >= 3) for (const answer of held.splice(0)) answer();
+    });
+    const by = await sender({ connectionsPerOrigin: 3 });
+    const url = `https://localhost:${receiver.port}/`;
+    const outcomes = await Promise.all(Array.from({ length: 30 }, () => post(by, url)));
+    expect(outcomes.every(({ kind }) => kind === "accepted")).toBe(true);
+    expect(receiver.requests).toHaveLength(30);
+    expect(receiver.connections).toBe(3);
+    expect(most).toBe(3);
+  });
+
+  it("are an origin's own: another port or name gets another", async () => {
+    const receiver = await receive(answering(OK), { dns: ["a.test", "b.test"] });
+    const by = await sender();
+    for (const name of ["a.test", "b.test", "a.test", "b.test"])
+      await post(by, `https://${name}:${receiver.port}/`);
+    expect(receiver.connections).toBe(2);
+  });
+
+  it("are not used again once the receiver says it closes, or announces too short a time", async () => {
+    for (const header of ["connection: close", "keep-alive: timeout=1"]) {
+      const receiver = await receive(answering(status("200 OK", header)));
+      const by = await sender();
+      for (let i = 0; i < 3; i++) {
+        expect(await post(by, `https://localhost:${receiver.port}/`)).toEqual({
+          kind: "accepted",
+          status: 200,
+        });
+      }
+      expect(receiver.connections).toBe(3);
+    }
+  });
+
+  it("that the receiver closed while idle cost the next post nothing", async () => {
+    const receiver = await receive((socket) => {
+      socket.write(OK);
+      socket.end();
+    });
+    const by = await sender();
+    for (let i = 0; i < 3; i++) {
+      expect(await post(by, `https://localhost:${receiver.port}/`)).toEqual({
+        kind: "accepted",
+        status: 204,
+      });
+    }
+    expect(receiver.requests).toHaveLength(3);
+  });
+
+  it("found closed under a request not yet written are replaced, and it is sent once", async () => {
+    let kept: { destroy(): void } | undefined;
+    const receiver = await receive((socket) => {
+      kept = socket;
+      socket.write(OK);
+    });
+    const by = await sender();
+    await post(by, `https://localhost:${receiver.port}/`);
+    // From a timer, so that the close is polled for before undici writes on the idle connection.
+    const outcome = await new Promise((resolve) => {
+      setTimeout(() => {
+        kept?.destroy();
+        resolve(post(by, `https://localhost:${receiver.port}/`));
+      });
+    });
+    expect(outcome).toEqual({ kind: "accepted", status: 204 });
+    expect(receiver.requests).toHaveLength(2);
+    expect(receiver.connections).toBe(2);
+  });
+
+  it("with an answer nobody asked for are dropped, and that answer is not taken for the next", async () => {
+    const receiver = await receive((socket) => socket.write(`${OK}${status("500 Forged")}`));
+    const by = await sender();
+    for (let i = 0; i < 3; i++) {
+      expect(await post(by, `https://localhost:${receiver.port}/`)).toEqual({
+        kind: "accepted",
+        status: 204,
+      });
+    }
+    expect(receiver.connections).toBe(3);
+    expect(receiver.requests).toHaveLength(3);
+  });
+
+  it("are not used beyond half a minute, however busy", async () => {
+    vi.useFakeTimers({ toFake: ["performance"] });
+    const receiver = await receive(answering(OK));
+    const by = await sender();
+    const used: number[] = [];
+    // Steps shorter than the idle time, so that nothing but the age can end the first connection.
+    for (let seconds = 0; seconds <= 36; seconds += 3) {
+      await post(by, `https://localhost:${receiver.port}/`);
+      used.push(receiver.connections);
+      vi.advanceTimersByTime(3_000);
+    }
+    expect(used).toEqual([...Array(10).fill(1), ...Array(3).fill(2)]);
+  });
+
+  it("lie idle in a bounded number over all origins, the one idle longest making way", async () => {
+    const receiver = await receive(answering(OK), { dns: ["*.many.test"] });
+    const by = await sender({ maxIdleConnections: 3 });
+    const to = (i: number) => post(by, `https://n${i}.many.test:${receiver.port}/`);
+    for (let i = 0; i < 5; i++) await to(i);
+    const [, ms] = await timed(() => receiver.openAtMost(3));
+    expect(ms).toBeLessThan(1_000);
+    expect(receiver.openNow).toBe(3);
+    for (let i = 2; i < 5; i++) await to(i);
+    expect(receiver.connections).toBe(5);
+    await to(0);
+    expect(receiver.connections).toBe(6);
+  });
+
+  it("do not last longer than the receiver's answer allows, though it allows ten minutes", async () => {
+    const receiver = await receive(answering(status("200 OK", "keep-alive: timeout=600")));
+    const by = await sender();
+    await post(by, `https://localhost:${receiver.port}/`);
+    const startedAt = performance.now();
+    await receiver.allClosed();
+    expect(performance.now() - startedAt).toBeLessThan(4_500);
+  });
+});
+
+describe("a status line", () => {
+  it.each([
+    ["301 Moved", { category: "redirect not followed", status: 301, retryable: false }],
+    ["302 Found", { category: "redirect not followed", status: 302, retryable: false }],
+    ["303 See Other", { category: "redirect not followed", status: 303, retryable: false }],
+    ["304 Not Modified", { category: "redirect not followed", status: 304, retryable: false }],
+    ["307 Temporary", { category: "redirect not followed", status: 307, retryable: false }],
+    ["308 Permanent", { category: "redirect not followed", status: 308, retryable: false }],
+    ["401 Unauthorized", { category: "destination refused with 401", status: 401, retryable: false }],
+    ["407 Proxy", { category: "destination refused with 407", status: 407, retryable: false }],
+    ["408 Timeout", { category: "destination refused with 408", status: 408, retryable: false }],
+    ["410 Gone", { category: "destination refused with 410", status: 410, retryable: false }],
+    ["429 Slow", { category: "destination answered 429", status: 429, retryable: true, retryAfterMs: 7_000 }],
+    ["500 Error", { category: "destination answered 500", status: 500, retryable: true }],
+    ["503 Busy", { category: "destination answered 503", status: 503, retryable: true, retryAfterMs: 7_000 }],
+    ["999 What", { category: "destination answered 999", status: 999, retryable: true }],
+  ])("of %s decides, with one request sent", async (line, failure) => {
+    const elsewhere = await receive(answering(OK));
+    const location = `location: https://localhost:${elsewhere.port}/`;
+    const receiver = await receive(answering(status(line, location, "retry-after: 7")));
+    expect(await post(await sender(), `https://localhost:${receiver.port}/`)).toEqual({
+      kind: "failed",
+      ...failure,
+    });
+    expect(receiver.requests).toHaveLength(1);
+    expect(elsewhere.connections).toBe(0);
+  });
+
+  it("is all that a post waits for: the body may go on for ever", async () => {
+    const receiver = await receive((socket) => {
+      socket.write("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nslow");
+    });
+    const by = await sender({ connectionsPerOrigin: 1, timeoutMs: 3_000 });
+    const url = `https://localhost:${receiver.port}/`;
+    expect(await post(by, url)).toEqual({ kind: "accepted", status: 200 });
+    const startedAt = performance.now();
+    // The only connection still reads; it makes way at once.
+    expect(await post(by, url)).toEqual({ kind: "accepted", status: 200 });
+    expect(performance.now() - startedAt).toBeLessThan(900);
+    expect(receiver.connections).toBe(2);
+    await receiver.allClosed();
+    expect(performance.now() - startedAt).toBeLessThan(1_700);
+  });
+
+  it("is all that one who waits for the connection waits for", async () => {
+    const receiver = await receive((socket) => {
+      socket.write("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nslow");
+    });
+    const by = await sender({ connectionsPerOrigin: 1 });
+    const url = `https://localhost:${receiver.port}/`;
+    const startedAt = performance.now();
+    expect(await Promise.all([post(by, url), post(by, url)])).toEqual(
+      Array(2).fill({ kind: "accepted", status: 200 }),
+    );
+    expect(performance.now() - startedAt).toBeLessThan(900);
+  });
+
+  it("leaves a connection good to use whose body came later, longer than a body may take", async () => {
+    const { promise: bodySent, resolve: sent } = Promise.withResolvers<void>();
+    const receiver = await receive((socket, request) => {
+      if (request.includes("/held")) setTimeout(() => socket.write(OK), 1_100);
+      else {
+        socket.write("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nla");
+        setImmediate(() => socket.write("te", () => sent()));
+      }
+    });
+    const other = await receive(answering(OK));
+    const by = await sender({ connectionsPerOrigin: 1 });
+    const url = `https://localhost:${receiver.port}`;
+    await post(by, `${url}/late`);
+    await bodySent;
+    // While this goes to and fro, the rest of that body is read.
+    await post(by, `https://localhost:${other.port}/`);
+    expect(await post(by, `${url}/held`)).toEqual({ kind: "accepted", status: 204 });
+    expect(receiver.connections).toBe(1);
+  });
+
+  it.each([
+    ["announces more than 16 KiB", "content-length: 16385\r\n\r\nx"],
+    ["sends more than 16 KiB", `transfer-encoding: chunked\r\n\r\n4001\r\n${"x".repeat(0x4001)}\r\n`],
+    ["sends until it closes", `connection: close\r\n\r\n${"x".repeat(0x4001)}`],
+  ])("stands although the body %s, whose connection is dropped at once", async (_what, rest) => {
+    const receiver = await receive(answering(`HTTP/1.1 200 OK\r\n${rest}`));
+    const by = await sender();
+    expect(await post(by, `https://localhost:${receiver.port}/`)).toEqual({ kind: "accepted", status: 200 });
+    const startedAt = performance.now();
+    await receiver.allClosed();
+    expect(performance.now() - startedAt).toBeLessThan(700);
+  });
+
+  it("stands although the body is a gzip bomb's beginning, or ends early", async () => {
+    const bomb = `HTTP/1.1 200 OK\r\n${"content-encoding: gzip\r\n".repeat(500)}content-length: 4\r\n\r\n\x1f\x8b\x08\x00`;
+    const short = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort";
+    const receiver = await receive((socket, request) => {
+      socket.end(request.includes("/bomb") ? bomb : short, "latin1");
+    });
+    const by = await sender();
+    for (const path of ["bomb", "short"]) {
+      expect(await post(by, `https://localhost:${receiver.port}/${path}`)).toEqual({
+        kind: "accepted",
+        status: 200,
+      });
+    }
+  });
+});
