@@ -37,6 +37,7 @@ export class Dispatcher {
   readonly #abort = new AbortController();
   #inFlight = 0;
   #reserved = 0;
+  #draining = false;
   #idle: (() => void) | undefined;
 
   constructor(options: DispatcherOptions) {
@@ -52,7 +53,10 @@ export class Dispatcher {
     this.#reserved += room.total;
     try {
       const result = await claim(room);
-      for (const one of result.claims) this.#send(one);
+      for (const one of result.claims) {
+        if (this.#draining) this.#giveBack(one);
+        else this.#send(one);
+      }
       return result;
     } finally {
       this.#reserved -= room.total;
@@ -76,9 +80,10 @@ export class Dispatcher {
 
   /**
    * Waits for the attempts under way, at most `graceMs`, then cuts the rest off: their claims are given
-   * back, and no attempt is counted for them.
+   * back, and no attempt is counted for them. What a late statement claims is given back unsent.
    */
   async drain(graceMs: number): Promise<void> {
+    this.#draining = true;
     if (this.#inFlight === 0) return;
     const idle = new Promise<void>((resolve) => {
       this.#idle = resolve;
@@ -86,6 +91,10 @@ export class Dispatcher {
     const cut = setTimeout(() => this.#abort.abort(), graceMs);
     await idle;
     clearTimeout(cut);
+  }
+
+  #giveBack({ deliveryId, lease }: Claim): void {
+    this.#options.recorder.add({ deliveryId, lease, verdict: "released" });
   }
 
   #send(claim: Claim): void {

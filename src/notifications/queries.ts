@@ -211,15 +211,20 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
          AND d.next_attempt_at > now() AND d.next_attempt_at < 'infinity'`,
     ),
 
-    // Deletes up to $2 deliveries that ended more than $1 ms ago. The newest of each endpoint stays: it
-    // says what was already owed. SKIP LOCKED: two replicas deleting at once do not wait for each other.
+    // Deletes up to $2 deliveries that ended more than $1 ms ago, oldest first: ids are time-ordered, so
+    // the scan of notification_delivery_pkey starts at the oldest and ends at that age. The newest of
+    // each endpoint stays: it says what was already owed. SKIP LOCKED: two replicas do not wait for each
+    // other.
     expire: statement(
       "expire",
       `WITH old AS MATERIALIZED (
          SELECT d.delivery_id FROM ${delivery} d
-         WHERE d.created_at < now() - $1 * interval '1 ms'
+         WHERE d.delivery_id < encode(substring(int8send(
+                   (extract(epoch FROM now() - $1 * interval '1 ms') * 1000)::bigint) FROM 3)
+                   || '\\x00000000000000000000'::bytea, 'hex')::uuid
            AND COALESCE(d.delivered_at, d.parked_at, d.superseded_at) < now() - $1 * interval '1 ms'
            AND d.formed_through < ${newest("d.endpoint_id")}
+         ORDER BY d.delivery_id
          LIMIT $2
          FOR UPDATE SKIP LOCKED
        )

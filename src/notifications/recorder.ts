@@ -1,5 +1,7 @@
 // Writes outcomes together: one statement for up to 64 of them, or for those of the last 5 ms. What it
 // could not write it keeps and tries again; a claim whose lease ran out meanwhile is simply not found.
+import { DatabaseUnavailable } from "../database/database.ts";
+import { isConflict } from "../database/sqlstate.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Deliveries, Outcome } from "./deliveries.ts";
@@ -64,19 +66,30 @@ export class Recorder {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.slice(0, FLUSH_COUNT);
       try {
-        const recorded = await this.#options.deliveries.record(batch);
-        if (recorded < batch.length) {
-          this.#options.log.warn(
-            { stale: batch.length - recorded },
-            "outcomes came after their claim had ended and were dropped",
-          );
-        }
+        await this.#writeBatch(batch);
       } catch (error) {
         this.#options.log.warn({ err: error, waiting: this.#waiting.length }, "outcomes not recorded yet");
         return;
       }
       this.#waiting = this.#waiting.slice(batch.length);
       this.#account(batch);
+    }
+  }
+
+  async #writeBatch(batch: Outcome[]): Promise<void> {
+    const { deliveries, log } = this.#options;
+    try {
+      const recorded = await deliveries.record(batch);
+      if (recorded < batch.length) {
+        const stale = batch.length - recorded;
+        log.warn({ stale }, "outcomes came after their claim had ended and were dropped");
+      }
+    } catch (error) {
+      if (error instanceof DatabaseUnavailable || isConflict(error)) throw error;
+      // PostgreSQL refuses the values of one of them: it must not hold up the others. Its claim runs out,
+      // and after the last attempt it is parked as unrecorded.
+      if (batch.length > 1) for (const one of batch) await this.#writeBatch([one]);
+      else log.error({ err: error, delivery: batch[0]?.deliveryId }, "an outcome cannot be recorded");
     }
   }
 

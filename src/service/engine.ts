@@ -1,5 +1,6 @@
 // The delivery engine of one process: signals in, deliveries out, wired together, started in the order
 // in which nothing is missed and stopped in the order in which nothing is lost.
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Database } from "../database/database.ts";
 import type { Namespace } from "../database/namespace.ts";
 import type { Sender } from "../egress/index.ts";
@@ -21,9 +22,13 @@ import { APPLICATION_NAME } from "./connection.ts";
  */
 const LEASE_MARGIN_MS = 10_000;
 
-/** A clean stop waits this long for attempts under way, then as long again at most to record them. */
+/**
+ * A clean stop waits at most this long for statements under way (a dead link would answer none), then for
+ * attempts, then to record them: 10 s in all, the time a container gets by default.
+ */
+const SETTLE_MS = 2_000;
 const DRAIN_MS = 5_000;
-const FLUSH_MS = 3_000;
+const FLUSH_MS = 2_000;
 
 export interface EngineOptions {
   db: Database;
@@ -125,7 +130,10 @@ export class Engine {
   /** Hears and claims nothing more, finishes or gives back what is under way, and records all of it. */
   async stop(): Promise<void> {
     await this.#listener?.stop();
-    await Promise.all([this.#intake.stop(), this.#reconciler.stop(), this.#sweeper.stop()]);
+    await Promise.race([
+      Promise.all([this.#intake.stop(), this.#reconciler.stop(), this.#sweeper.stop()]),
+      sleep(SETTLE_MS, undefined, { ref: false }),
+    ]);
     await this.#dispatcher.drain(DRAIN_MS);
     const unwritten = await this.#recorder.flush(FLUSH_MS);
     if (unwritten > 0) {

@@ -1,5 +1,6 @@
 // The recorder's batching, with the statement's timing under the test's control.
 import { describe, expect, it } from "vitest";
+import { DatabaseUnavailable } from "../../../src/database/database.ts";
 import type { Outcome } from "../../../src/notifications/deliveries.ts";
 import { Recorder } from "../../../src/notifications/recorder.ts";
 import { quiet } from "../../support/quiet.ts";
@@ -61,12 +62,23 @@ describe("the recorder", () => {
   it("keeps what could not be written and tries again", async () => {
     const { recorder, batch, retries } = controlled();
     recorder.add(outcome("d1", { verdict: "retry", waitMs: 40 }));
-    (await batch(0)).end(new Error("no connection"));
+    (await batch(0)).end(new DatabaseUnavailable(new Error("no connection")));
     expect((await batch(1)).ids).toEqual(["d1"]);
     expect(retries).toEqual([]);
     (await batch(1)).end();
     await until("the retry", () => retries.length === 1);
     expect(retries).toEqual([40]);
+  });
+
+  it("does not let one outcome that PostgreSQL refuses hold up the others", async () => {
+    const { recorder, batch, batches } = controlled();
+    for (const id of ["good", "bad", "fine"]) recorder.add(outcome(id));
+    (await batch(0)).end(new Error("violates check constraint"));
+    (await batch(1)).end();
+    (await batch(2)).end(new Error("violates check constraint"));
+    (await batch(3)).end();
+    expect(batches.slice(1).map(({ ids }) => ids)).toEqual([["good"], ["bad"], ["fine"]]);
+    expect(await recorder.flush(1_000)).toBe(0);
   });
 
   it("gives up flushing at its limit and says how much is unwritten", async () => {
