@@ -22,15 +22,8 @@ export const serveCommand: Command = {
     for (const name of unknownVariables(environment)) {
       log.warn({ name }, "this variable is no setting of this version and was ignored; is it misspelt?");
     }
-    // Before anything starts: a signal during the start is answered too, once the start is over.
-    const signalled = new Promise<NodeJS.Signals>((resolve) => {
-      for (const name of ["SIGTERM", "SIGINT"] as const) {
-        process.once(name, () => {
-          resolve(name);
-          for (const again of ["SIGTERM", "SIGINT"] as const) process.once(again, () => process.exit(1));
-        });
-      }
-    });
+    // Before anything starts: as a container's first process, Node would ignore the signal otherwise.
+    const signalled = firstSignal();
     const service = await startService(settings, log);
     const { url, first } = service;
     if (json) process.stdout.write(`${JSON.stringify({ url, ...first })}\n`);
@@ -49,3 +42,20 @@ export const serveCommand: Command = {
     return undefined;
   },
 };
+
+/** One Ctrl-C reaches the process twice under npm, milliseconds apart: from the terminal and from npm. */
+const SAME_SIGNAL_MS = 1_000;
+
+/** The first SIGTERM or SIGINT. A second one, later than an echo of the first, ends the process at once. */
+function firstSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    let first: number | undefined;
+    const onSignal = (name: NodeJS.Signals) => {
+      if (first !== undefined && performance.now() - first > SAME_SIGNAL_MS) process.exit(1);
+      first ??= performance.now();
+      resolve(name);
+    };
+    process.on("SIGTERM", onSignal);
+    process.on("SIGINT", onSignal);
+  });
+}

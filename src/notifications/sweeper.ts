@@ -86,18 +86,18 @@ export class Sweeper {
   async #run(): Promise<void> {
     while (!this.#stopped) {
       this.#woken = false;
-      let sleep: number;
+      let until: number;
       try {
-        sleep = await this.#sweep();
+        until = await this.#sweep();
       } catch (error) {
         this.#options.log.warn({ err: error }, "sweep failed; trying again");
-        sleep = AFTER_ERROR_MS;
+        until = performance.now() + AFTER_ERROR_MS;
       }
       // Woken during the sweep: what woke it may have come after the statement looked.
       if (this.#woken || this.#freed || this.#stopped) continue;
       await new Promise<void>((resolve) => {
         this.#resume = resolve;
-        this.#sleepUntil(Math.min(performance.now() + sleep, this.#dueAt));
+        this.#sleepUntil(Math.min(until, this.#dueAt));
       });
       this.#resume = undefined;
       clearTimeout(this.#timer);
@@ -106,30 +106,33 @@ export class Sweeper {
 
   #sleepUntil(at: number): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#resume?.(), Math.max(0, at - performance.now()));
+    // Rounded up: a timer cut short by a fraction wakes before the row is due.
+    this.#timer = setTimeout(() => this.#resume?.(), Math.max(0, Math.ceil(at - performance.now())));
   }
 
-  /** Claims until nothing more can be; milliseconds to sleep then. */
+  /** Claims until nothing more can be; the time (performance.now) to sleep until then. */
   async #sweep(): Promise<number> {
     const { deliveries, dispatcher, metrics } = this.#options;
     // What is written from here on is not seen by the statements below, perhaps, and counts anew.
     this.#dueAt = Number.POSITIVE_INFINITY;
+    // Asked before the claims: what falls due while they run is then either claimed or slept for.
+    const asked = performance.now();
+    const next = (await deliveries.nextDueMs()) ?? LONGEST_SLEEP_MS;
     for (;;) {
       const room = dispatcher.room();
       this.#full = room.total === 0;
       this.#saturated = saturated(room, []);
       this.#freed = false;
-      if (this.#full) return LONGEST_SLEEP_MS;
+      if (this.#full) return asked + LONGEST_SLEEP_MS;
       const due = await dispatcher.fill((free) => deliveries.claim(free));
       for (const endpointId of saturated(room, due.claims)) this.#saturated.add(endpointId);
       if (due.parked > 0) metrics.ended.inc({ state: "parked" }, due.parked);
       if (due.superseded > 0) metrics.ended.inc({ state: "superseded" }, due.superseded);
-      if (this.#stopped) return 0;
+      if (this.#stopped) return asked;
       if (!due.more && !this.#freed) break;
     }
     await this.#expire();
-    const next = await deliveries.nextDueMs();
-    return Math.min(LONGEST_SLEEP_MS, Math.max(SHORTEST_SLEEP_MS, next ?? LONGEST_SLEEP_MS));
+    return Math.max(asked + Math.min(next, LONGEST_SLEEP_MS), performance.now() + SHORTEST_SLEEP_MS);
   }
 
   /** Deletes what ended long ago, a batch a minute and more while there is more. */

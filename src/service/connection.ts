@@ -49,12 +49,17 @@ export async function connect(settings: ConnectionSettings, options: ConnectOpti
       });
       if (applied.length > 0) options.onProgress?.(`applied ${applied.join(", ")}`);
     }
+    let closing = false;
+    const { onIdleError } = options;
     const db = new Database({
       url,
       max: settings.pool,
       applicationName: APPLICATION_NAME,
       namedStatements: settings.listenDatabaseUrl === undefined,
-      ...(options.onIdleError === undefined ? {} : { onIdleError: options.onIdleError }),
+      // While closing, connections end because they are meant to.
+      onIdleError: (error) => {
+        if (!closing) onIdleError?.(error);
+      },
     });
     return {
       db,
@@ -62,6 +67,7 @@ export async function connect(settings: ConnectionSettings, options: ConnectOpti
       listenUrl: settings.listenDatabaseUrl ?? url,
       embedded: embedded !== undefined,
       async close() {
+        closing = true;
         await Promise.race([db.close(), new Promise((done) => setTimeout(done, CLOSE_LIMIT_MS).unref())]);
         await embedded?.close();
       },

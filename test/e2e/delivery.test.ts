@@ -218,6 +218,17 @@ describe("a process that ends", () => {
   });
 });
 
+describe("a Ctrl-C", () => {
+  it("that arrives twice, from the terminal and from npm, still stops cleanly", async () => {
+    const test = await testNamespace();
+    const service = await serve(await environmentOf(test));
+    const first = service.kill("SIGINT");
+    await service.kill("SIGINT");
+    expect(await first).toBe(0);
+    expect(service.log()).toContain('"msg":"stopped"');
+  });
+});
+
 describe("two processes on one database", () => {
   it("send each delivery once", async () => {
     const test = await testNamespace();

@@ -57,12 +57,33 @@ describe("the sweeper", () => {
   });
 
   it("wakes for a retry that was written while it was looking", async () => {
-    const look = Promise.withResolvers<undefined>();
-    const { sweeper, seen } = scripted({ room: () => free, nextDueMs: () => look.promise });
+    const look = Promise.withResolvers<Due>();
+    let looks = 0;
+    const { sweeper, seen } = scripted({
+      room: () => free,
+      claim: () => (looks++ === 0 ? look.promise : Promise.resolve(NOTHING)),
+    });
     await until("the first claim", () => seen.claims === 1);
     sweeper.wakeIn(30);
-    look.resolve(undefined);
+    look.resolve(NOTHING);
     await until("the claim for the retry", () => seen.claims === 2, 1_000);
+  });
+
+  it("does not oversleep a delivery that falls due while it is looking", async () => {
+    const dueAt = performance.now() + 60;
+    const { seen } = scripted({
+      room: () => free,
+      // Nothing is due when the statement looks, and it answers only after the delivery fell due.
+      claim: async () => {
+        await new Promise((resolve) => setTimeout(resolve, 80));
+        return NOTHING;
+      },
+      nextDueMs: async () => {
+        const wait = dueAt - performance.now();
+        return wait > 0 ? wait : undefined;
+      },
+    });
+    await until("the claim for it", () => seen.claims === 2, 1_000);
   });
 
   it("claims at once when room comes free after it found none", async () => {
