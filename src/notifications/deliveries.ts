@@ -129,9 +129,9 @@ export class Deliveries {
     return due;
   }
 
-  /** Records outcomes; how many of them still held their row. */
-  async record(outcomes: Outcome[]): Promise<number> {
-    const rows = await this.#db.query(this.#sql.record, [
+  /** Records outcomes; the deliveries whose row was still held by its claim. */
+  async record(outcomes: Outcome[]): Promise<Set<string>> {
+    const rows = await this.#db.query<{ delivery_id: string }>(this.#sql.record, [
       outcomes.map(({ deliveryId }) => deliveryId),
       outcomes.map(({ lease }) => lease),
       outcomes.map(({ verdict }) => verdict),
@@ -139,7 +139,7 @@ export class Deliveries {
       outcomes.map(({ error }) => error ?? null),
       outcomes.map(({ waitMs }) => waitMs ?? 0),
     ]);
-    return rows.length;
+    return new Set(rows.map(({ delivery_id }) => delivery_id));
   }
 
   /** Milliseconds until the next delivery becomes due; undefined where none is waiting. */

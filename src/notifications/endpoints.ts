@@ -4,9 +4,13 @@ import type { Audit } from "../audit/audit.ts";
 import type { Principal } from "../credentials/credentials.ts";
 import type { Database, Queryable } from "../database/database.ts";
 import type { Namespace } from "../database/namespace.ts";
+import { isConflict } from "../database/sqlstate.ts";
 
 /** Contract section 7: live endpoints a project may have. */
 export const MAX_LIVE_ENDPOINTS = 100;
+
+/** Disabled ones are kept for as long as deliveries point at them, so a list of them needs an end. */
+export const MAX_LISTED_DISABLED = 1_000;
 
 export type Deliver = "every" | "latest";
 
@@ -23,7 +27,15 @@ export type Registration =
   | { kind: "too many" };
 
 const COLUMNS = "endpoint_id AS id, url, created_at, disabled_at";
+const PENDING = "d.delivered_at IS NULL AND d.parked_at IS NULL AND d.superseded_at IS NULL";
+const SUPERSEDE = "superseded_at = now(), next_attempt_at = 'infinity', claimed_at = NULL";
+
 const UUID_PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+/** Whether a client's text can be an endpoint's id at all; PostgreSQL would refuse any other with an error. */
+export function isEndpointId(text: string): boolean {
+  return UUID_PATTERN.test(text);
+}
 
 export class Endpoints {
   readonly #db: Database;
@@ -42,7 +54,7 @@ export class Endpoints {
    */
   async register(principal: Principal, url: string, deliver: Deliver): Promise<Registration> {
     const secret = randomBytes(32);
-    return this.#db.transaction(async (transaction) => {
+    return this.#change(async (transaction) => {
       // One registration at a time in a project, so that the limit holds. Only this statement and
       // other registrations take this lock; formation takes none on the project.
       await transaction.query(`SELECT FROM ${this.#schema}.project WHERE scope = $1 FOR NO KEY UPDATE`, [
@@ -55,15 +67,24 @@ export class Endpoints {
       );
       if (known?.same_live === true) return { kind: "already registered" };
       if (Number(known?.live) >= MAX_LIVE_ENDPOINTS) return { kind: "too many" };
+      // `overtaken`: what was being owed while the endpoint was disabled can be pending still. It is of
+      // the past, and must not be sent now that the endpoint is live again.
+      // Indexes notification_endpoint_scope_url_key, notification_delivery_endpoint_due_idx.
       const [endpoint] = await transaction.query<Endpoint>(
-        `INSERT INTO ${this.#schema}.notification_endpoint AS e
-           (endpoint_id, scope, url, secret, deliver, registered_from)
-         SELECT $1, $2, $3, $4, $5,
-                (SELECT formed_through FROM ${this.#schema}.watermark WHERE scope = $2)
-         ON CONFLICT (scope, url) DO UPDATE
-           SET secret = EXCLUDED.secret, deliver = EXCLUDED.deliver,
-               registered_from = EXCLUDED.registered_from, disabled_at = NULL
-         RETURNING ${COLUMNS}`,
+        `WITH registered AS (
+           INSERT INTO ${this.#schema}.notification_endpoint AS e
+             (endpoint_id, scope, url, secret, deliver, registered_from)
+           SELECT $1, $2, $3, $4, $5,
+                  (SELECT formed_through FROM ${this.#schema}.watermark WHERE scope = $2)
+           ON CONFLICT (scope, url) DO UPDATE
+             SET secret = EXCLUDED.secret, deliver = EXCLUDED.deliver,
+                 registered_from = EXCLUDED.registered_from, disabled_at = NULL
+           RETURNING ${COLUMNS}
+         ), overtaken AS (
+           UPDATE ${this.#schema}.notification_delivery d SET ${SUPERSEDE}
+           FROM registered r WHERE d.endpoint_id = r.id AND ${PENDING}
+         )
+         SELECT * FROM registered`,
         [randomUUID(), principal.project, url, secret, deliver],
       );
       const registered = endpoint as Endpoint;
@@ -72,17 +93,24 @@ export class Endpoints {
     });
   }
 
-  /** Every endpoint of a project, live or not, oldest first. */
+  /** The live endpoints of a project and the 1,000 that it disabled last, oldest first. */
   async list(project: string): Promise<Endpoint[]> {
+    // Indexes notification_endpoint_scope_idx for the live, notification_endpoint_scope_url_key for the rest.
     return this.#db.query<Endpoint>(
-      `SELECT ${COLUMNS} FROM ${this.#schema}.notification_endpoint WHERE scope = $1 ORDER BY created_at, endpoint_id`,
+      `SELECT ${COLUMNS} FROM ${this.#schema}.notification_endpoint
+       WHERE scope = $1 AND disabled_at IS NULL
+       UNION ALL
+       (SELECT ${COLUMNS} FROM ${this.#schema}.notification_endpoint
+        WHERE scope = $1 AND disabled_at IS NOT NULL
+        ORDER BY disabled_at DESC LIMIT ${MAX_LISTED_DISABLED})
+       ORDER BY created_at, id`,
       [project],
     );
   }
 
   /** Whether the project has, or had, this endpoint. */
   async owns(project: string, id: string): Promise<boolean> {
-    if (!UUID_PATTERN.test(id)) return false;
+    if (!isEndpointId(id)) return false;
     const rows = await this.#db.query(
       `SELECT FROM ${this.#schema}.notification_endpoint WHERE scope = $1 AND endpoint_id = $2`,
       [project, id],
@@ -96,8 +124,8 @@ export class Endpoints {
    * disabled already is true and changes nothing.
    */
   async disable(principal: Principal, id: string): Promise<boolean> {
-    if (!UUID_PATTERN.test(id)) return false;
-    return this.#db.transaction(async (transaction) => {
+    if (!isEndpointId(id)) return false;
+    return this.#change(async (transaction) => {
       const [found] = await transaction.query<{ id: string }>(
         `UPDATE ${this.#schema}.notification_endpoint SET disabled_at = COALESCE(disabled_at, now())
          WHERE scope = $1 AND endpoint_id = $2 RETURNING endpoint_id AS id`,
@@ -106,15 +134,27 @@ export class Endpoints {
       if (found === undefined) return false;
       // Index notification_delivery_endpoint_due_idx.
       const ended = await transaction.query(
-        `UPDATE ${this.#schema}.notification_delivery
-         SET superseded_at = now(), next_attempt_at = 'infinity', claimed_at = NULL
-         WHERE endpoint_id = $1 AND delivered_at IS NULL AND parked_at IS NULL AND superseded_at IS NULL
-         RETURNING delivery_id`,
+        `UPDATE ${this.#schema}.notification_delivery d SET ${SUPERSEDE}
+         WHERE d.endpoint_id = $1 AND ${PENDING}
+         RETURNING d.delivery_id`,
         [id],
       );
       await this.#record(transaction, principal, "notification.disable", 1 + ended.length, found.id);
       return true;
     });
+  }
+
+  /**
+   * One transaction, done again where PostgreSQL undid it: the engine locks deliveries in an order of its
+   * own, so disabling an endpoint while outcomes are recorded can be the loser of a deadlock.
+   */
+  async #change<Result>(work: (transaction: Queryable) => Promise<Result>): Promise<Result> {
+    try {
+      return await this.#db.transaction(work);
+    } catch (error) {
+      if (!isConflict(error)) throw error;
+      return await this.#db.transaction(work);
+    }
   }
 
   async #record(

@@ -31,6 +31,11 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
     `COALESCE((SELECT newest.formed_through FROM ${delivery} newest WHERE newest.endpoint_id = ${endpointId}
                ORDER BY newest.formed_through DESC LIMIT 1), -1)`;
 
+  /** A retry `o` of `d` that need not be made: its endpoint wants the latest, and newer news is owed. */
+  const overtaken = `o.verdict = 'retry'
+    AND (SELECT e.deliver FROM ${endpoint} e WHERE e.endpoint_id = d.endpoint_id) = 'latest'
+    AND d.formed_through < ${newest("d.endpoint_id")}`;
+
   /** What a sender needs of a claimed delivery `d` to endpoint `e`. */
   const claimed = `
     d.delivery_id, d.endpoint_id, d.scope, d.formed_through, d.stored_through, d.parked_turns,
@@ -90,7 +95,8 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
     WHERE d.superseded_at IS NULL`;
 
   return {
-    // Signals as arrays $6…$10. Indexes notification_endpoint_scope_idx and watermark_pkey.
+    // Signals as arrays $6…$10. Indexes notification_endpoint_scope_idx and watermark_pkey. Anyone in the
+    // database may NOTIFY: a signal of more than the watermark says is not believed.
     owe: statement(
       "owe",
       place(`
@@ -100,7 +106,7 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
                AS n(scope, formed_through, stored_through, formed_turns, parked_turns)
         JOIN ${endpoint} e ON e.scope = n.scope AND e.disabled_at IS NULL
         JOIN ${watermark} w ON w.scope = n.scope
-        WHERE n.formed_through > COALESCE(e.registered_from, -1)`),
+        WHERE n.formed_through > COALESCE(e.registered_from, -1) AND n.formed_through <= w.formed_through`),
     ),
 
     // At most $6 endpoints whose project has formed past what they were owed; one index probe each.
@@ -180,16 +186,19 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
        SELECT * FROM ended ORDER BY endpoint_id, formed_through`,
     ),
 
-    // Writes the outcomes $1…$7, each only where the claim it belongs to still holds the row: after a
-    // lease ran out, or the endpoint was disabled, it changes nothing. Index notification_delivery_pkey.
+    // Writes the outcomes $1…$6, each only where the claim it belongs to still holds the row: after a
+    // lease ran out, or the endpoint was disabled, it changes nothing. A retry that newer news has
+    // overtaken is superseded instead. Index notification_delivery_pkey; returns what was recorded.
     record: statement(
       "record",
       `UPDATE ${delivery} d
        SET delivered_at = CASE o.verdict WHEN 'delivered' THEN now() END,
            parked_at = CASE o.verdict WHEN 'parked' THEN now() END,
-           next_attempt_at = CASE o.verdict WHEN 'retry' THEN now() + o.wait_ms * interval '1 ms'
-                                            WHEN 'released' THEN now()
-                                            ELSE d.next_attempt_at END,
+           superseded_at = CASE WHEN ${overtaken} THEN now() END,
+           next_attempt_at = CASE WHEN ${overtaken} THEN 'infinity'
+                                  WHEN o.verdict = 'retry' THEN now() + o.wait_ms * interval '1 ms'
+                                  WHEN o.verdict = 'released' THEN now()
+                                  ELSE d.next_attempt_at END,
            attempts = d.attempts - (o.verdict = 'released')::integer,
            last_status = CASE o.verdict WHEN 'released' THEN d.last_status ELSE o.status END,
            last_error = CASE o.verdict WHEN 'released' THEN d.last_error ELSE o.error END,

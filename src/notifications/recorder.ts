@@ -1,5 +1,6 @@
 // Writes outcomes together: one statement for up to 64 of them, or for those of the last 5 ms. What it
 // could not write it keeps and tries again; a claim whose lease ran out meanwhile is simply not found.
+import { setTimeout as sleep } from "node:timers/promises";
 import { DatabaseUnavailable } from "../database/database.ts";
 import { isConflict } from "../database/sqlstate.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -37,10 +38,13 @@ export class Recorder {
   /** Settles when nothing waits to be written, or after `limitMs`; how many outcomes are still unwritten. */
   async flush(limitMs: number): Promise<number> {
     const deadline = performance.now() + limitMs;
-    while (this.#waiting.length > 0 || this.#writing !== undefined) {
+    for (;;) {
+      const written = this.#write().then(() => this.#waiting.length === 0);
       const left = deadline - performance.now();
-      if (left <= 0) break;
-      await Promise.race([this.#write(), new Promise((resolve) => setTimeout(resolve, left).unref())]);
+      const done = await Promise.race([written, sleep(Math.max(0, left), false, { ref: false })]);
+      if (done || performance.now() >= deadline) break;
+      // The database refused: it is asked again, not hammered.
+      await sleep(Math.min(TRY_AGAIN_MS, Math.max(0, deadline - performance.now())));
     }
     clearTimeout(this.#timer);
     return this.#waiting.length;
@@ -72,7 +76,6 @@ export class Recorder {
         return;
       }
       this.#waiting = this.#waiting.slice(batch.length);
-      this.#account(batch);
     }
   }
 
@@ -80,10 +83,9 @@ export class Recorder {
     const { deliveries, log } = this.#options;
     try {
       const recorded = await deliveries.record(batch);
-      if (recorded < batch.length) {
-        const stale = batch.length - recorded;
-        log.warn({ stale }, "outcomes came after their claim had ended and were dropped");
-      }
+      const stale = batch.length - recorded.size;
+      if (stale > 0) log.warn({ stale }, "outcomes came after their claim had ended and were dropped");
+      this.#account(batch.filter(({ deliveryId }) => recorded.has(deliveryId)));
     } catch (error) {
       if (error instanceof DatabaseUnavailable || isConflict(error)) throw error;
       // PostgreSQL refuses the values of one of them: it must not hold up the others. Its claim runs out,
@@ -93,9 +95,9 @@ export class Recorder {
     }
   }
 
-  #account(batch: Outcome[]): void {
+  #account(recorded: Outcome[]): void {
     let soonest = Number.POSITIVE_INFINITY;
-    for (const { verdict, waitMs } of batch) {
+    for (const { verdict, waitMs } of recorded) {
       if (verdict === "retry") soonest = Math.min(soonest, waitMs ?? 0);
       else if (verdict !== "released") this.#options.metrics.ended.inc({ state: verdict });
     }

@@ -41,7 +41,7 @@ export class Sweeper {
   #saturated = new Set<string>();
   /** Room that matters came free since the last claim began. */
   #freed = false;
-  /** The earliest time (performance.now) at which rows written since the last claim become due. */
+  /** When to wake (performance.now): the earliest time known at which rows become due. */
   #dueAt = Number.POSITIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
   #resume: (() => void) | undefined;
@@ -84,20 +84,27 @@ export class Sweeper {
   }
 
   async #run(): Promise<void> {
+    let failures = 0;
     while (!this.#stopped) {
       this.#woken = false;
       let until: number;
       try {
         until = await this.#sweep();
+        failures = 0;
       } catch (error) {
-        this.#options.log.warn({ err: error }, "sweep failed; trying again");
+        failures++;
+        // At the start of an outage and then ever more rarely, not at every try.
+        if (Number.isInteger(Math.log2(failures))) {
+          this.#options.log.warn({ err: error, failures }, "nothing could be claimed; trying again");
+        }
         until = performance.now() + AFTER_ERROR_MS;
       }
       // Woken during the sweep: what woke it may have come after the statement looked.
       if (this.#woken || this.#freed || this.#stopped) continue;
       await new Promise<void>((resolve) => {
         this.#resume = resolve;
-        this.#sleepUntil(Math.min(until, this.#dueAt));
+        this.#dueAt = Math.min(until, this.#dueAt);
+        this.#sleepUntil(this.#dueAt);
       });
       this.#resume = undefined;
       clearTimeout(this.#timer);

@@ -31,7 +31,7 @@ export interface ConnectOptions {
 }
 
 /** How long closing waits for statements under way. */
-const CLOSE_LIMIT_MS = 2_000;
+const CLOSE_LIMIT_MS = 1_000;
 
 /** @throws EmbeddedPostgresError, SchemaMismatch, or the connection's own error. */
 export async function connect(settings: ConnectionSettings, options: ConnectOptions): Promise<Connection> {

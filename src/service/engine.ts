@@ -24,11 +24,12 @@ const LEASE_MARGIN_MS = 10_000;
 
 /**
  * A clean stop waits at most this long for statements under way (a dead link would answer none), then for
- * attempts, then to record them: 10 s in all, the time a container gets by default.
+ * attempts, then to record them. With the pool's own second that is 9.5 s, inside the 10 s that a container
+ * gets by default.
  */
 const SETTLE_MS = 2_000;
 const DRAIN_MS = 5_000;
-const FLUSH_MS = 2_000;
+const FLUSH_MS = 1_500;
 
 export interface EngineOptions {
   db: Database;
@@ -101,19 +102,12 @@ export class Engine {
           channel: settings.channel,
           applicationName: `${APPLICATION_NAME} listener`,
           onPayload: (payload) => this.#intake.take(payload),
-          onUp: () => {
-            metrics.listenerUp.set(1);
-            this.#reconciler.ask();
-          },
-          onDown: () => {
-            metrics.listenerUp.set(0);
-            this.#reconciler.ask();
-          },
+          onUp: () => this.#reconciler.ask(),
+          onDown: () => this.#reconciler.ask(),
           log,
         })
       : undefined;
-    const listener = this.#listener;
-    metrics.watchPulse(() => listener?.pulseAgeSeconds);
+    if (this.#listener !== undefined) metrics.watchListener(this.#listener);
   }
 
   get listener(): "up" | "down" | "off" {

@@ -69,13 +69,11 @@ async function startParts(
   let engine: Engine | undefined;
   if (settings.role !== "api" && notificationsOn) {
     engine = new Engine({ ...connection, sender, settings, metrics, log });
-    stops.push(() => engine?.stop() ?? Promise.resolve());
   }
   if (!notificationsOn) {
     log.warn("notifications are off: TAISCE_NOTIFY_DESTINATIONS names no host that projects may send to");
   }
 
-  const first = connection.embedded ? await firstProject(connection) : undefined;
   const audit = new Audit(namespace);
   const app = createApp({
     ...(settings.role === "worker" ? { routes: [] } : apiParts(settings, connection, audit, sender)),
@@ -94,8 +92,13 @@ async function startParts(
     log,
   });
   const server = await startHttpServer(app, settings.host, settings.port);
-  stops.push(() => server.close());
+  // Both at once: requests and deliveries under way finish beside each other.
+  stops.push(async () => {
+    await Promise.all([server.close(), engine?.stop()]);
+  });
   engine?.start();
+  // Last, so that no failed start has made a token that nobody was shown.
+  const first = connection.embedded ? await firstProject(connection) : undefined;
   log.info({ url: server.url, role: settings.role, version: VERSION }, "serving");
 
   let stopping: Promise<void> | undefined;

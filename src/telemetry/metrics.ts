@@ -10,7 +10,6 @@ export class Metrics {
   readonly attemptSeconds: Histogram;
   readonly ended: Counter<"state">;
   readonly inFlight: Gauge;
-  readonly listenerUp: Gauge;
   readonly requests: Counter<"status">;
 
   constructor() {
@@ -51,11 +50,6 @@ export class Metrics {
       help: "Attempts under way",
       registers,
     });
-    this.listenerUp = new Gauge({
-      name: "taisce_notify_listener_up",
-      help: "1 while signals are heard, 0 while watermarks are polled instead",
-      registers,
-    });
     this.requests = new Counter({
       name: "taisce_notify_http_requests_total",
       help: "API requests answered, by status",
@@ -63,14 +57,23 @@ export class Metrics {
       registers,
     });
   }
-  /** Publishes the age of the listener's heartbeat, read when the metrics are; -1 before the first. */
-  watchPulse(ageSeconds: () => number | undefined): void {
+  /** Publishes how a listener fares, read when the metrics are. Where nothing listens, there is no such metric. */
+  watchListener(listener: { readonly up: boolean; readonly pulseAgeSeconds: number | undefined }): void {
+    const registers = [this.registry];
+    new Gauge({
+      name: "taisce_notify_listener_up",
+      help: "1 while signals are heard, 0 while watermarks are polled instead",
+      registers,
+      collect() {
+        this.set(listener.up ? 1 : 0);
+      },
+    });
     new Gauge({
       name: "taisce_notify_listener_heartbeat_age_seconds",
-      help: "Since the listening session last proved itself; -1 before the first time, or where nothing listens",
-      registers: [this.registry],
+      help: "Since the listening session last proved itself; -1 before the first time",
+      registers,
       collect() {
-        this.set(ageSeconds() ?? -1);
+        this.set(listener.pulseAgeSeconds ?? -1);
       },
     });
   }

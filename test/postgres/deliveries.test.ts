@@ -8,13 +8,13 @@ describe("owing", () => {
   it("writes one delivery an endpoint and watermark, claimed as far as there is room", async () => {
     const bench = await engineBench();
     for (const path of ["/a", "/b", "/c"]) await bench.endpoint(path);
-    const first = await bench.deliveries.owe([signal(5n)], room(2));
+    const first = await bench.owe([signal(5n)], room(2));
     expect(first.claims.map(({ attempts, lease, news }) => [attempts, lease, news.formedThrough])).toEqual([
       [1, 1, 5n],
       [1, 1, 5n],
     ]);
     expect(first).toMatchObject({ left: 1, written: 3 });
-    expect(await bench.deliveries.owe([signal(5n)], room())).toMatchObject({
+    expect(await bench.owe([signal(5n)], room())).toMatchObject({
       claims: [],
       left: 0,
       written: 0,
@@ -27,7 +27,7 @@ describe("owing", () => {
     const busy = await bench.endpoint("/busy");
     const free = await bench.endpoint("/free");
     const signals = [1n, 2n, 3n, 4n].map((offset) => signal(offset));
-    const owed = await bench.deliveries.owe(signals, room(100, 2, [{ endpointId: busy, room: 0 }]));
+    const owed = await bench.owe(signals, room(100, 2, [{ endpointId: busy, room: 0 }]));
     expect(owed.claims.map(({ endpointId }) => endpointId)).toEqual([free, free]);
     expect(owed).toMatchObject({ left: 6, written: 8 });
   });
@@ -38,6 +38,7 @@ describe("owing", () => {
     const replicas = [0, 1, 2, 3].map(
       () => new Deliveries(bench.db, bench.namespace, { leaseMs: 9_000, maxAttempts: 3 }),
     );
+    await bench.formation.advance("p1", { formedThrough: 99n });
     const rounds = Array.from({ length: 25 }, (_, n) => BigInt(n * 4));
     const owed = await Promise.all(
       replicas.map(async (replica) => {
@@ -54,12 +55,22 @@ describe("owing", () => {
     expect(owed.flat().length).toBe(2_000);
   });
 
+  it("does not believe a signal of more than the watermark says", async () => {
+    const bench = await engineBench();
+    await bench.endpoint("/a");
+    await bench.formation.advance("p1", { formedThrough: 5n });
+    expect(await bench.deliveries.owe([signal(1_000n), signal(6n)], room())).toMatchObject({ written: 0 });
+    expect((await bench.deliveries.reconcile(room())).claims.map(({ news }) => news.formedThrough)).toEqual([
+      5n,
+    ]);
+  });
+
   it("finds what no signal brought, once, and nothing from before the registration", async () => {
     const bench = await engineBench();
     await bench.formation.advance("p1", { formedThrough: 10n });
     await bench.endpoint("/late");
     expect(await bench.deliveries.reconcile(room())).toMatchObject({ written: 0 });
-    expect(await bench.deliveries.owe([signal(9n), signal(10n)], room())).toMatchObject({ written: 0 });
+    expect(await bench.owe([signal(9n), signal(10n)], room())).toMatchObject({ written: 0 });
     await bench.formation.advance("p1", { formedThrough: 17n, storedThrough: 20n, parkedTurns: 1 });
     const [claim] = (await bench.deliveries.reconcile(room())).claims;
     expect(claim?.news).toMatchObject({ formedThrough: 17n, storedThrough: 20n, parkedTurns: 1 });
@@ -86,12 +97,12 @@ describe("claiming", () => {
   it("takes a little from every endpoint rather than the oldest overall, and all get their turn", async () => {
     const bench = await engineBench({ leaseMs: 60_000 });
     const crowded = await bench.endpoint("/crowded");
-    await bench.deliveries.owe(
+    await bench.owe(
       Array.from({ length: 50 }, (_, n) => signal(BigInt(n))),
       room(0),
     );
     const others = [await bench.endpoint("/x"), await bench.endpoint("/y"), await bench.endpoint("/z")];
-    await bench.deliveries.owe([signal(100n)], room(0));
+    await bench.owe([signal(100n)], room(0));
     const { claims, more } = await bench.deliveries.claim(room(10, 4));
     const counts = new Map<string, number>();
     for (const { endpointId } of claims) counts.set(endpointId, (counts.get(endpointId) ?? 0) + 1);
@@ -103,7 +114,7 @@ describe("claiming", () => {
   it("starts behind where the last claim ended, so that a small room starves nobody", async () => {
     const bench = await engineBench({ leaseMs: 60_000 });
     for (let n = 0; n < 6; n++) await bench.endpoint(`/e${n}`);
-    await bench.deliveries.owe(
+    await bench.owe(
       Array.from({ length: 5 }, (_, n) => signal(BigInt(n))),
       room(0),
     );
@@ -117,7 +128,7 @@ describe("claiming", () => {
   it("never takes more than it has room for, nor one row twice, with several at it", async () => {
     const bench = await engineBench({ leaseMs: 60_000 });
     for (let n = 0; n < 10; n++) await bench.endpoint(`/e${n}`);
-    await bench.deliveries.owe(
+    await bench.owe(
       Array.from({ length: 30 }, (_, n) => signal(BigInt(n))),
       room(0),
     );
@@ -140,7 +151,7 @@ describe("claiming", () => {
   it("finds a claim whose lease ran out, and parks it as unrecorded once its attempts are spent", async () => {
     const bench = await engineBench({ leaseMs: 1, maxAttempts: 2 });
     await bench.endpoint("/a");
-    await bench.deliveries.owe([signal(1n)], room());
+    await bench.owe([signal(1n)], room());
     const again = await until(
       "the lease to run out",
       async () => (await bench.deliveries.claim(room())).claims[0],
@@ -156,7 +167,7 @@ describe("claiming", () => {
     const bench = await engineBench({ leaseMs: 60_000 });
     expect(await bench.deliveries.nextDueMs()).toBeUndefined();
     await bench.endpoint("/a");
-    await bench.deliveries.owe([signal(1n)], room());
+    await bench.owe([signal(1n)], room());
     const wait = (await bench.deliveries.nextDueMs()) ?? 0;
     expect(wait).toBeGreaterThan(50_000);
     expect(wait).toBeLessThanOrEqual(60_000);
@@ -167,45 +178,43 @@ describe("recording", () => {
   it("changes nothing for a claim that lost its lease", async () => {
     const bench = await engineBench({ leaseMs: 1 });
     await bench.endpoint("/a");
-    const [stale] = (await bench.deliveries.owe([signal(1n)], room())).claims;
+    const [stale] = (await bench.owe([signal(1n)], room())).claims;
     const held = await until(
       "the lease to run out",
       async () => (await bench.deliveries.claim(room())).claims[0],
     );
     const { deliveryId } = held;
     expect(
-      await bench.deliveries.record([
-        { deliveryId, lease: stale?.lease ?? 0, verdict: "delivered", status: 200 },
-      ]),
+      await bench.record([{ deliveryId, lease: stale?.lease ?? 0, verdict: "delivered", status: 200 }]),
     ).toBe(0);
     expect((await bench.states())[0]).toMatchObject({ state: "claimed" });
-    expect(
-      await bench.deliveries.record([{ deliveryId, lease: held.lease, verdict: "delivered", status: 204 }]),
-    ).toBe(1);
-    expect(
-      await bench.deliveries.record([{ deliveryId, lease: held.lease, verdict: "parked", error: "timeout" }]),
-    ).toBe(0);
+    expect(await bench.record([{ deliveryId, lease: held.lease, verdict: "delivered", status: 204 }])).toBe(
+      1,
+    );
+    expect(await bench.record([{ deliveryId, lease: held.lease, verdict: "parked", error: "timeout" }])).toBe(
+      0,
+    );
     expect((await bench.states())[0]).toMatchObject({ state: "delivered", last_status: 204, attempts: 2 });
   });
 
   it("gives a released claim back, due at once and uncounted, under a new lease", async () => {
     const bench = await engineBench({ leaseMs: 60_000 });
     await bench.endpoint("/a");
-    const [claim] = (await bench.deliveries.owe([signal(1n)], room())).claims;
+    const [claim] = (await bench.owe([signal(1n)], room())).claims;
     if (claim === undefined) throw new Error("nothing was claimed");
     const released = { deliveryId: claim.deliveryId, lease: claim.lease, verdict: "released" as const };
-    expect(await bench.deliveries.record([released])).toBe(1);
-    expect(await bench.deliveries.record([released])).toBe(0);
+    expect(await bench.record([released])).toBe(1);
+    expect(await bench.record([released])).toBe(0);
     expect((await bench.deliveries.claim(room())).claims[0]).toMatchObject({ attempts: 1, lease: 2 });
   });
 
   it("puts a retry off by the wait it is given, on the database's clock", async () => {
     const bench = await engineBench();
     await bench.endpoint("/a");
-    const [claim] = (await bench.deliveries.owe([signal(1n)], room())).claims;
+    const [claim] = (await bench.owe([signal(1n)], room())).claims;
     if (claim === undefined) throw new Error("nothing was claimed");
     const { deliveryId, lease } = claim;
-    await bench.deliveries.record([
+    await bench.record([
       { deliveryId, lease, verdict: "retry", status: 503, error: "destination answered 503", waitMs: 80_000 },
     ]);
     expect(await bench.deliveries.claim(room())).toMatchObject({ claims: [], more: false });
@@ -223,16 +232,16 @@ describe("an endpoint that is disabled", () => {
   it("ends what is pending as superseded, and an outcome on the way changes nothing", async () => {
     const bench = await engineBench({ leaseMs: 60_000 });
     const id = await bench.endpoint("/a");
-    const { claims } = await bench.deliveries.owe([signal(1n), signal(2n)], room(1));
+    const { claims } = await bench.owe([signal(1n), signal(2n)], room(1));
     expect(await bench.disable(id)).toBe(true);
     expect((await bench.states()).map(({ state }) => state)).toEqual(["superseded", "superseded"]);
     const [claim] = claims;
     expect(
-      await bench.deliveries.record([
+      await bench.record([
         { deliveryId: claim?.deliveryId ?? "", lease: claim?.lease ?? 0, verdict: "delivered", status: 200 },
       ]),
     ).toBe(0);
-    expect(await bench.deliveries.owe([signal(3n)], room())).toMatchObject({ written: 0 });
+    expect(await bench.owe([signal(3n)], room())).toMatchObject({ written: 0 });
     expect(await bench.deliveries.claim(room())).toMatchObject({ claims: [] });
     expect(await bench.deliveries.nextDueMs()).toBeUndefined();
   });
@@ -240,7 +249,7 @@ describe("an endpoint that is disabled", () => {
   it("has a row superseded that was being owed in the same moment", async () => {
     const bench = await engineBench();
     const id = await bench.endpoint("/a");
-    await bench.deliveries.owe([signal(1n)], room(0));
+    await bench.owe([signal(1n)], room(0));
     // As an owing statement leaves it that read the endpoint just before the disabling committed.
     await bench.db.query(
       `UPDATE ${bench.namespace.sql}.notification_endpoint SET disabled_at = now() WHERE endpoint_id = $1`,
@@ -256,9 +265,9 @@ describe("deliver: latest", () => {
     const bench = await engineBench({ leaseMs: 60_000 });
     await bench.endpoint("/latest", "latest");
     await bench.endpoint("/every");
-    await bench.deliveries.owe([signal(1n)], room(0));
-    await bench.deliveries.owe([signal(2n)], room(0));
-    await bench.deliveries.owe([signal(3n), signal(4n)], room(0));
+    await bench.owe([signal(1n)], room(0));
+    await bench.owe([signal(2n)], room(0));
+    await bench.owe([signal(3n), signal(4n)], room(0));
     const rows = await bench.db.query<{ url: string; state: string }>(
       `SELECT e.url, CASE WHEN d.superseded_at IS NULL THEN 'pending' ELSE 'superseded' END AS state
        FROM ${bench.namespace.sql}.notification_delivery d JOIN ${bench.namespace.sql}.notification_endpoint e USING (endpoint_id)
@@ -272,10 +281,10 @@ describe("deliver: latest", () => {
   it("lets what is under way finish, and does not retry it once newer news is owed", async () => {
     const bench = await engineBench({ leaseMs: 60_000 });
     await bench.endpoint("/latest", "latest");
-    const [old] = (await bench.deliveries.owe([signal(1n)], room())).claims;
-    await bench.deliveries.owe([signal(2n)], room(0));
+    const [old] = (await bench.owe([signal(1n)], room())).claims;
+    await bench.owe([signal(2n)], room(0));
     expect((await bench.states()).map(({ state }) => state)).toEqual(["claimed", "pending"]);
-    await bench.deliveries.record([
+    await bench.record([
       {
         deliveryId: old?.deliveryId ?? "",
         lease: old?.lease ?? 0,
@@ -284,21 +293,33 @@ describe("deliver: latest", () => {
         waitMs: 0,
       },
     ]);
-    const due = await bench.deliveries.claim(room());
-    expect(due.claims.map(({ news }) => news.formedThrough)).toEqual([2n]);
-    expect(due.superseded).toBe(1);
     expect((await bench.states())[0]).toMatchObject({
       state: "superseded",
       attempts: 1,
       last_error: "timeout",
     });
+    const due = await bench.deliveries.claim(room());
+    expect(due.claims.map(({ news }) => news.formedThrough)).toEqual([2n]);
+  });
+
+  it("does not try again what a dead process left under way once newer news is owed", async () => {
+    const bench = await engineBench({ leaseMs: 1 });
+    await bench.endpoint("/latest", "latest");
+    await bench.owe([signal(1n)], room());
+    await bench.owe([signal(2n)], room(0));
+    const due = await until("the lease to run out", async () => {
+      const claimed = await bench.deliveries.claim(room());
+      return claimed.superseded > 0 && claimed;
+    });
+    expect(due.superseded).toBe(1);
+    expect((await bench.states())[0]).toMatchObject({ state: "superseded", attempts: 1 });
   });
 
   it("keeps a late signal for an older watermark as superseded", async () => {
     const bench = await engineBench();
     await bench.endpoint("/latest", "latest");
-    await bench.deliveries.owe([signal(9n)], room());
-    expect((await bench.deliveries.owe([signal(8n)], room())).claims).toEqual([]);
+    await bench.owe([signal(9n)], room());
+    expect((await bench.owe([signal(8n)], room())).claims).toEqual([]);
     expect((await bench.states()).map(({ state }) => state)).toEqual(["superseded", "claimed"]);
   });
 });
@@ -307,8 +328,8 @@ describe("retention", () => {
   it("deletes what ended long ago, and never the newest of an endpoint, so that nothing is owed again", async () => {
     const bench = await engineBench({ leaseMs: 60_000 });
     await bench.endpoint("/a");
-    const { claims } = await bench.deliveries.owe([signal(1n), signal(2n), signal(3n)], room());
-    await bench.deliveries.record(
+    const { claims } = await bench.owe([signal(1n), signal(2n), signal(3n)], room());
+    await bench.record(
       claims.map(({ deliveryId, lease }) => ({
         deliveryId,
         lease,
@@ -316,7 +337,7 @@ describe("retention", () => {
         status: 200,
       })),
     );
-    await bench.deliveries.owe([signal(4n)], room(0));
+    await bench.owe([signal(4n)], room(0));
     await bench.formation.advance("p1", { formedThrough: 4n });
     expect(await bench.deliveries.expire(60_000, 100)).toBe(0);
     expect(await until("three to be old", async () => bench.deliveries.expire(1, 100), 1_000)).toBe(3);

@@ -1,7 +1,7 @@
 // A namespace with a project and endpoints, and the delivery store on it, without a service around them.
 import { Audit } from "../../src/audit/audit.ts";
 import { Formation } from "../../src/formation/formation.ts";
-import { Deliveries, type Room } from "../../src/notifications/deliveries.ts";
+import { Deliveries, type Outcome, type Owed, type Room } from "../../src/notifications/deliveries.ts";
 import { type Deliver, Endpoints } from "../../src/notifications/endpoints.ts";
 import { Projects } from "../../src/projects/projects.ts";
 import type { Signal } from "../../src/signals/signal.ts";
@@ -18,6 +18,10 @@ export interface StateRow {
 export interface EngineBench extends TestNamespace {
   deliveries: Deliveries;
   formation: Formation;
+  /** Advances the watermark to the newest of the signals and owes them. */
+  owe(signals: Signal[], room: Room): Promise<Owed>;
+  /** Records outcomes; how many held their row. */
+  record(outcomes: Outcome[]): Promise<number>;
   /** Registers an endpoint of p1; its id. */
   endpoint(path: string, deliver?: Deliver): Promise<string>;
   disable(id: string): Promise<boolean>;
@@ -40,10 +44,17 @@ export async function engineBench(
   const { db, namespace } = test;
   await new Projects(db, namespace).create("p1");
   const endpoints = new Endpoints(db, namespace, new Audit(namespace));
+  const formation = new Formation(db, namespace);
+  const deliveries = new Deliveries(db, namespace, { leaseMs: 400, maxAttempts: 3, ...options });
   return {
     ...test,
-    deliveries: new Deliveries(db, namespace, { leaseMs: 400, maxAttempts: 3, ...options }),
-    formation: new Formation(db, namespace),
+    deliveries,
+    formation,
+    async owe(signals, free) {
+      for (const { formedThrough } of signals) await formation.advance("p1", { formedThrough });
+      return deliveries.owe(signals, free);
+    },
+    record: async (outcomes) => (await deliveries.record(outcomes)).size,
     async endpoint(path, deliver = "every") {
       const result = await endpoints.register(PRINCIPAL, `https://localhost${path}`, deliver);
       if (result.kind !== "registered") throw new Error(result.kind);

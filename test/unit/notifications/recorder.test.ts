@@ -23,7 +23,10 @@ function controlled() {
         new Promise((resolve, reject) => {
           batches.push({
             ids: outcomes.map(({ deliveryId }) => deliveryId),
-            end: (error) => (error === undefined ? resolve(outcomes.length) : reject(error)),
+            end: (error) =>
+              error === undefined
+                ? resolve(new Set(outcomes.map(({ deliveryId }) => deliveryId)))
+                : reject(error),
           });
         }),
     },
@@ -79,6 +82,24 @@ describe("the recorder", () => {
     (await batch(3)).end();
     expect(batches.slice(1).map(({ ids }) => ids)).toEqual([["good"], ["bad"], ["fine"]]);
     expect(await recorder.flush(1_000)).toBe(0);
+  });
+
+  it("does not hammer a database that refuses while it flushes", async () => {
+    let tries = 0;
+    const recorder = new Recorder({
+      deliveries: {
+        record: async () => {
+          tries++;
+          throw new DatabaseUnavailable(new Error("no connection"));
+        },
+      },
+      onRetry: () => {},
+      ...quiet(),
+    });
+    recorder.add(outcome("d1"));
+    expect(await recorder.flush(600)).toBe(1);
+    expect(tries).toBeGreaterThan(1);
+    expect(tries).toBeLessThan(12);
   });
 
   it("gives up flushing at its limit and says how much is unwritten", async () => {

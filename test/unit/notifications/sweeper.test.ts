@@ -69,6 +69,22 @@ describe("the sweeper", () => {
     await until("the claim for the retry", () => seen.claims === 2, 1_000);
   });
 
+  it("is not put off by a retry that is due later than what it sleeps for", async () => {
+    let due: number | undefined = 80;
+    const { sweeper, seen } = scripted({
+      room: () => free,
+      nextDueMs: async () => {
+        const wait = due;
+        due = undefined;
+        return wait;
+      },
+    });
+    await until("the first claim", () => seen.claims === 1);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    sweeper.wakeIn(3_000);
+    await until("the claim when it is due", () => seen.claims === 2, 1_000);
+  });
+
   it("does not oversleep a delivery that falls due while it is looking", async () => {
     const dueAt = performance.now() + 60;
     const { seen } = scripted({
