@@ -14,8 +14,8 @@ export const serveCommand: Command = {
     "ends the process at once.",
   positionals: { min: 0, max: 0 },
   async run({ environment, json }) {
-    // Names are looked up in libuv's thread pool, four threads unless said otherwise: four names whose
-    // resolver hangs would hold up every other. It is read when the pool is first used, after this.
+    // Names are looked up on half of libuv's threads at most: with its four, two names whose resolver
+    // hangs would hold up every other. It is read when the pool is first used, after this.
     process.env.UV_THREADPOOL_SIZE ??= "16";
     const settings = readSettings(environment);
     const log = createLog(settings.logLevel);

@@ -97,7 +97,8 @@ export class Recorder {
 
   #account(recorded: Outcome[]): void {
     let soonest = Number.POSITIVE_INFINITY;
-    for (const { verdict, waitMs } of recorded) {
+    for (const { deliveryId, verdict, waitMs, error } of recorded) {
+      if (verdict === "parked") this.#options.log.info({ delivery: deliveryId, error }, "delivery parked");
       if (verdict === "retry") soonest = Math.min(soonest, waitMs ?? 0);
       else if (verdict !== "released") this.#options.metrics.ended.inc({ state: verdict });
     }
