@@ -1,17 +1,21 @@
 // The Hono app: routes in, one pipeline for all of them — authenticate, refuse early, read the body,
 // handle, audit — and one shape of error out.
+import type { HttpBindings } from "@hono/node-server";
 import { type Context, Hono } from "hono";
 import type { Audit } from "../audit/audit.ts";
 import type { Principal } from "../credentials/credentials.ts";
-import type { Queryable } from "../database/database.ts";
+import { DatabaseUnavailable, type Queryable } from "../database/database.ts";
 import { stringifyExact } from "../json/exact.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Authentication } from "./authentication.ts";
-import { limitBody, readBody } from "./body.ts";
+import { parseBody, readBytes } from "./body.ts";
 import { ApiError, answerError } from "./errors.ts";
 import { openApi } from "./openapi.ts";
 import { isNotificationRoute, type Route } from "./route.ts";
+
+export type Api = Hono<{ Bindings: HttpBindings }>;
+type ApiContext = Context<{ Bindings: HttpBindings }>;
 
 export interface Readiness {
   ready: boolean;
@@ -33,32 +37,35 @@ export interface AppOptions {
   log: Logger;
 }
 
-export function createApp(options: AppOptions): Hono {
+export function createApp(options: AppOptions): Api {
   const { routes, metrics, log } = options;
-  const app = new Hono();
+  const app: Api = new Hono();
 
   app.use(async (context, next) => {
     await next();
     metrics.requests.inc({ status: String(context.res.status) });
   });
   app.onError((error, context) => answerError(error, context, log));
+  const whereRoutesAre =
+    routes.length > 0 ? "GET /openapi.json lists them" : "this process answers for its health only";
   app.notFound((context) =>
-    answerError(
-      new ApiError("not_found", "There is no such route; GET /openapi.json lists them."),
-      context,
-      log,
-    ),
+    answerError(new ApiError("not_found", `There is no such route; ${whereRoutesAre}.`), context, log),
   );
 
   const described = JSON.stringify(openApi(routes, options.version));
   const allowed = new Map<string, string[]>();
-  const get = (path: string, handle: (context: Context) => Response | Promise<Response>) => {
+  const get = (path: string, handle: (context: ApiContext) => Response | Promise<Response>) => {
     app.get(path, handle);
     allowed.set(path, ["GET", "HEAD"]);
   };
   get("/health", (context) => context.json({ status: "ok" }));
+  // Anyone may ask: however many do at once, the database is asked once.
+  let asking: Promise<Readiness> | undefined;
   get("/ready", async (context) => {
-    const readiness = await options.readiness();
+    asking ??= options.readiness().finally(() => {
+      asking = undefined;
+    });
+    const readiness = await asking;
     return context.json(readiness, readiness.ready ? 200 : 503);
   });
   get("/metrics", async (context) =>
@@ -84,7 +91,7 @@ export function createApp(options: AppOptions): Hono {
   return app;
 }
 
-async function answer(options: AppOptions, route: Route, context: Context): Promise<Response> {
+async function answer(options: AppOptions, route: Route, context: ApiContext): Promise<Response> {
   const { authentication, audit, db } = options;
   if (authentication === undefined) throw new Error(`${route.path} has no authentication`);
   const principal = await authentication.authenticate(context);
@@ -106,16 +113,18 @@ async function answer(options: AppOptions, route: Route, context: Context): Prom
     context.header("Cache-Control", "no-store");
     return context.body(stringifyExact(result.body), 200, { "Content-Type": "application/json" });
   } catch (error) {
-    const refusedAccess = error instanceof ApiError && error.code === "forbidden";
-    if (error instanceof ApiError && (audited || refusedAccess)) {
-      await record({ outcome: "refused", magnitude: 0 });
+    if (error instanceof ApiError) {
+      if (audited || error.code === "forbidden") await record({ outcome: "refused", magnitude: 0 });
+    } else if (audited && !(error instanceof DatabaseUnavailable)) {
+      // What failed unexpectedly is answered, and logged, as that, even where auditing it fails as well.
+      await record({ outcome: "refused", magnitude: 0 }).catch(() => {});
     }
     throw error;
   }
 }
 
 /** The order is the contract's: 501 before anything else, access before the body is read. */
-async function handle(options: AppOptions, route: Route, principal: Principal, context: Context) {
+async function handle(options: AppOptions, route: Route, principal: Principal, context: ApiContext) {
   if (isNotificationRoute(route) && !options.notificationsOn) {
     throw new ApiError(
       "notifications_unavailable",
@@ -125,10 +134,7 @@ async function handle(options: AppOptions, route: Route, principal: Principal, c
   if (route.access === "read-write" && principal.access !== "read-write") {
     throw new ApiError("forbidden", "This credential may only read; use a read-write one.");
   }
-  let body: unknown;
-  if (route.body !== undefined) {
-    await limitBody(context, async () => {});
-    body = await readBody(context, route.body);
-  }
+  const body =
+    route.body === undefined ? undefined : parseBody(await readBytes(context.env.incoming), route.body);
   return route.handle({ principal, body });
 }

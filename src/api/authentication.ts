@@ -4,7 +4,9 @@ import { getConnInfo } from "@hono/node-server/conninfo";
 import type { Context } from "hono";
 import type { Audit } from "../audit/audit.ts";
 import type { Credentials, Principal } from "../credentials/credentials.ts";
+import { tokenDigest } from "../credentials/token.ts";
 import type { Queryable } from "../database/database.ts";
+import { addressKey } from "../egress/address-bytes.ts";
 import { ApiError } from "./errors.ts";
 import { RateLimit } from "./rate-limit.ts";
 
@@ -31,14 +33,19 @@ export class Authentication {
   /** @throws ApiError unauthenticated or rate_limited. */
   async authenticate(context: Context): Promise<Principal> {
     const token = /^bearer +(\S+)$/i.exec(context.req.header("authorization") ?? "")?.[1];
-    const principal = token === undefined ? undefined : await this.#options.credentials.find(token);
+    const digest = token === undefined ? undefined : tokenDigest(token);
+    if (digest === undefined) return await this.#refuse(context, undefined);
+    // Only tokens found live have a key here, so one over its rate costs no query.
+    const key = digest.toString("base64");
+    this.#tell(this.#calls.wait(key));
+    const principal = await this.#options.credentials.find(digest);
     if (principal?.live !== true) return await this.#refuse(context, principal);
-    this.#limit(this.#calls, principal.id);
+    this.#tell(this.#calls.take(key));
     return principal;
   }
 
   async #refuse(context: Context, principal: Principal | undefined): Promise<never> {
-    this.#limit(this.#refusals, getConnInfo(context).remote.address ?? "unknown");
+    this.#tell(this.#refusals.take(clientKey(getConnInfo(context).remote.address)));
     await this.#options.audit.record(this.#options.db, {
       operation: "authenticate",
       outcome: "refused",
@@ -52,11 +59,17 @@ export class Authentication {
     );
   }
 
-  #limit(limit: RateLimit, key: string): void {
-    const seconds = limit.take(key);
+  #tell(seconds: number): void {
     if (seconds === 0) return;
     throw new ApiError("rate_limited", `Too many requests; try again in ${seconds} s.`, {
       headers: { "Retry-After": String(seconds) },
     });
   }
+}
+
+/** A client of IPv6 usually has a whole /64 to send from, which counts as one address. */
+function clientKey(address: string | undefined): string {
+  const key = addressKey(address ?? "") ?? "unknown";
+  const isIPv6 = key.length === 32 && !key.startsWith("00000000000000000000ffff");
+  return isIPv6 ? key.slice(0, 16) : key;
 }

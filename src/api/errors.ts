@@ -43,7 +43,11 @@ export class ApiError extends Error {
 export function answerError(error: unknown, context: Context, log: Logger): Response {
   const answer = asApiError(error, log);
   for (const [name, value] of Object.entries(answer.headers)) context.header(name, value);
-  return context.json({ error: { code: answer.code, message: answer.message } }, answer.status as 400);
+  return context.json(errorBody(answer.code, answer.message), answer.status as 400);
+}
+
+export function errorBody(code: ErrorCode, message: string): object {
+  return { error: { code, message } };
 }
 
 function asApiError(error: unknown, log: Logger): ApiError {

@@ -1,14 +1,14 @@
 // How far a project has formed, asked and reported over HTTP.
 import { z } from "zod";
 import type { Formation } from "../formation/formation.ts";
-import { countSchema, offsetSchema } from "./body.ts";
 import { type Route, route } from "./route.ts";
+import { countSchema, offsetAnswer, offsetSchema } from "./schemas.ts";
 
 const freshnessAnswer = z.object({
   scope: z.string(),
-  stored: z.int().nullable(),
-  formed: z.int().nullable(),
-  parked: z.int(),
+  stored: offsetAnswer.nullable(),
+  formed: offsetAnswer.nullable(),
+  parked: countSchema,
 });
 
 export function formationRoutes(formation: Formation): Route[] {

@@ -2,35 +2,41 @@
 import { z } from "zod";
 import { EgressRefusal, parseDestinationUrl, type Sender } from "../egress/index.ts";
 import { DELIVERY_STATES, type DeliveryList, parseCursor } from "../notifications/delivery-list.ts";
-import { type Endpoint, type Endpoints, MAX_LIVE_ENDPOINTS } from "../notifications/endpoints.ts";
+import {
+  type Endpoint,
+  type Endpoints,
+  isEndpointId,
+  MAX_LISTED_DISABLED,
+  MAX_LIVE_ENDPOINTS,
+} from "../notifications/endpoints.ts";
 import { ApiError } from "./errors.ts";
 import { type Route, route } from "./route.ts";
+import { countSchema, idAnswer, offsetAnswer, timeAnswer } from "./schemas.ts";
 
 const VET_LIMIT_MS = 5_000;
 
-const time = z.iso.datetime();
 const endpointAnswer = z.object({
-  id: z.uuid(),
+  id: idAnswer,
   url: z.url(),
-  created_at: time,
-  disabled_at: time.optional(),
+  created_at: timeAnswer,
+  disabled_at: timeAnswer.optional(),
 });
 const deliveryAnswer = z.object({
-  id: z.uuid(),
-  endpoint_id: z.uuid(),
+  id: idAnswer,
+  endpoint_id: idAnswer,
   url: z.url(),
-  formed_through: z.int(),
-  stored_through: z.int(),
-  formed_turns: z.int(),
-  parked_turns: z.int(),
+  formed_through: offsetAnswer,
+  stored_through: offsetAnswer,
+  formed_turns: countSchema,
+  parked_turns: countSchema,
   state: z.enum(DELIVERY_STATES),
-  attempts: z.int(),
-  next_attempt_at: time.optional(),
-  delivered_at: time.optional(),
-  parked_at: time.optional(),
-  last_status: z.int().optional(),
+  attempts: countSchema,
+  next_attempt_at: timeAnswer.optional(),
+  delivered_at: timeAnswer.optional(),
+  parked_at: timeAnswer.optional(),
+  last_status: countSchema.optional(),
   last_error: z.string().optional(),
-  created_at: time,
+  created_at: timeAnswer,
 });
 
 export interface NotificationRoutesOptions {
@@ -48,7 +54,7 @@ export function notificationRoutes({ endpoints, deliveryList, sender }: Notifica
       summary: "Registers an HTTPS endpoint; the signing secret is shown this once",
       access: "read-write",
       body: z.strictObject({ url: z.string(), deliver: z.enum(["every", "latest"]).optional() }),
-      answer: z.object({ id: z.uuid(), url: z.url(), created_at: time, secret: z.string().length(64) }),
+      answer: z.object({ id: idAnswer, url: z.url(), created_at: timeAnswer, secret: z.string().length(64) }),
       async handle({ principal, body }) {
         const url = await vetted(sender, body.url);
         const result = await endpoints.register(principal, url, body.deliver ?? "every");
@@ -79,7 +85,7 @@ export function notificationRoutes({ endpoints, deliveryList, sender }: Notifica
       method: "POST",
       path: "/v1/notifications/endpoints/list",
       operation: "notification.list",
-      summary: "Lists the project's endpoints, oldest first",
+      summary: `Lists the project's endpoints, oldest first: the live ones and the ${MAX_LISTED_DISABLED} disabled last`,
       access: "read-only",
       body: z.strictObject({}),
       answer: z.object({ endpoints: z.array(endpointAnswer) }),
@@ -119,10 +125,12 @@ export function notificationRoutes({ endpoints, deliveryList, sender }: Notifica
       answer: z.object({ deliveries: z.array(deliveryAnswer), next: z.string().optional() }),
       async handle({ principal, body }) {
         const { endpoint_id: endpointId, limit = 50, after, state } = body;
-        if (endpointId !== undefined && !(await endpoints.owns(principal.project, endpointId))) {
-          throw noSuchEndpoint();
-        }
+        if (endpointId !== undefined && !isEndpointId(endpointId)) throw noSuchEndpoint();
         const page = await deliveryList.page(principal.project, { limit, after, endpointId, state });
+        // A row is proof enough that the endpoint is the project's; only an empty page needs to ask.
+        if (endpointId !== undefined && page.deliveries.length === 0) {
+          if (!(await endpoints.owns(principal.project, endpointId))) throw noSuchEndpoint();
+        }
         return {
           body: { ...page, deliveries: page.deliveries.map(withoutNulls) },
           magnitude: page.deliveries.length,

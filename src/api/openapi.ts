@@ -30,12 +30,47 @@ export function openApi(routes: Route[], version: string): object {
             },
           },
         },
+        Readiness: {
+          type: "object",
+          required: ["ready", "database", "listener"],
+          properties: {
+            ready: { type: "boolean" },
+            database: { enum: ["up", "down"] },
+            listener: { enum: ["up", "down", "off"] },
+          },
+        },
       },
     },
-    paths: Object.fromEntries(
-      routes.map((route) => [route.path, { [route.method.toLowerCase()]: operation(route) }]),
-    ),
+    paths: {
+      ...Object.fromEntries(
+        routes.map((route) => [route.path, { [route.method.toLowerCase()]: operation(route) }]),
+      ),
+      ...OPEN_PATHS,
+    },
   };
+}
+
+const json = (schema: object) => ({ content: { "application/json": { schema } } });
+
+/** What anyone may ask; a process in the role `worker` answers the first three as well. */
+const OPEN_PATHS = {
+  "/health": open("health", "Whether the process is up", {
+    200: { description: "It is", ...json({ type: "object" }) },
+  }),
+  "/ready": open("ready", "Whether the process can do its work", {
+    200: { description: "It can", ...json({ $ref: "#/components/schemas/Readiness" }) },
+    503: { description: "It cannot just now", ...json({ $ref: "#/components/schemas/Readiness" }) },
+  }),
+  "/metrics": open("metrics", "Metrics in the Prometheus text format", {
+    200: { description: "The metrics", content: { "text/plain": { schema: { type: "string" } } } },
+  }),
+  "/openapi.json": open("openapi", "This document", {
+    200: { description: "OpenAPI 3.1", ...json({ type: "object" }) },
+  }),
+};
+
+function open(operationId: string, summary: string, responses: object): object {
+  return { get: { operationId, summary, security: [], responses } };
 }
 
 function operation(route: Route): object {
@@ -46,16 +81,16 @@ function operation(route: Route): object {
     security: [{ credential: [] }],
     ...(route.body === undefined
       ? {}
-      : { requestBody: { content: { "application/json": { schema: jsonSchema(route.body, "input") } } } }),
+      : {
+          requestBody: {
+            // An empty body counts as {}.
+            required: !route.body.safeParse({}).success,
+            ...json(jsonSchema(route.body, "input")),
+          },
+        }),
     responses: {
-      200: {
-        description: "Done",
-        content: { "application/json": { schema: jsonSchema(route.answer, "output") } },
-      },
-      default: {
-        description: "Refused or failed",
-        content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
-      },
+      200: { description: "Done", ...json(jsonSchema(route.answer, "output")) },
+      default: { description: "Refused or failed", ...json({ $ref: "#/components/schemas/Error" }) },
     },
   };
 }

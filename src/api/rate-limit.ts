@@ -21,22 +21,32 @@ export class RateLimit {
     this.#now = now;
   }
 
+  /** Whole seconds until `key` has a token; 0 where it has one, or is not known. */
+  wait(key: string): number {
+    const bucket = this.#buckets.get(key);
+    return bucket === undefined ? 0 : this.#secondsLeft(this.#tokens(bucket, this.#now()));
+  }
+
   /** Takes one token of `key`'s; 0, or the whole seconds until there is one. */
   take(key: string): number {
     const now = this.#now();
-    const bucket = this.#buckets.get(key) ?? { tokens: this.#burst, at: now };
-    bucket.tokens = Math.min(this.#burst, bucket.tokens + ((now - bucket.at) / 1_000) * this.#perSecond);
-    bucket.at = now;
+    const known = this.#buckets.get(key);
+    const tokens = known === undefined ? this.#burst : this.#tokens(known, now);
+    const seconds = this.#secondsLeft(tokens);
     this.#buckets.delete(key);
-    this.#buckets.set(key, bucket);
+    this.#buckets.set(key, { tokens: seconds === 0 ? tokens - 1 : tokens, at: now });
     if (this.#buckets.size > MAX_KEYS) {
       const [oldest] = this.#buckets.keys();
       if (oldest !== undefined) this.#buckets.delete(oldest);
     }
-    if (bucket.tokens >= 1) {
-      bucket.tokens--;
-      return 0;
-    }
-    return Math.max(1, Math.ceil((1 - bucket.tokens) / this.#perSecond));
+    return seconds;
+  }
+
+  #tokens({ tokens, at }: Bucket, now: number): number {
+    return Math.min(this.#burst, tokens + ((now - at) / 1_000) * this.#perSecond);
+  }
+
+  #secondsLeft(tokens: number): number {
+    return tokens >= 1 ? 0 : Math.max(1, Math.ceil((1 - tokens) / this.#perSecond));
   }
 }

@@ -88,10 +88,8 @@ export class Credentials {
     return row;
   }
 
-  /** Looks a token up; undefined where it is malformed or unknown. */
-  async find(token: string): Promise<Principal | undefined> {
-    const digest = tokenDigest(token);
-    if (digest === undefined) return undefined;
+  /** Looks a token up by its `tokenDigest`; undefined where nobody has it. */
+  async find(digest: Buffer): Promise<Principal | undefined> {
     const [principal] = await this.#db.query<Principal>(this.#find, [digest]);
     return principal;
   }

@@ -1,0 +1,23 @@
+// The kinds of value that bodies and answers are made of. `override` is how one is described in OpenAPI,
+// where zod's own description would not be what a client needs.
+import { z } from "zod";
+
+const MAX_INT4 = 2_147_483_647;
+const MAX_INT8 = 9_223_372_036_854_775_807n;
+
+const int64 = { type: "integer", format: "int64", minimum: 0 };
+
+/** An offset in a body: a JSON integer from 0 to the largest bigint, as BigInt. */
+export const offsetSchema = z
+  .union([z.int().min(0), z.bigint().min(0n).max(MAX_INT8)], { error: "must be an integer from 0 to 2^63-1" })
+  .transform((value) => BigInt(value))
+  .meta({ override: int64 });
+
+export const countSchema = z.int().min(0).max(MAX_INT4);
+
+/** An offset in an answer. */
+export const offsetAnswer = z.bigint().meta({ override: int64 });
+
+export const timeAnswer = z.date().meta({ override: { type: "string", format: "date-time" } });
+
+export const idAnswer = z.uuid().meta({ override: { type: "string", format: "uuid" } });
