@@ -7,10 +7,18 @@ import { isUnavailableState, sqlState } from "./sqlstate.ts";
 export const ACQUIRE_TIMEOUT_MS = 2_000;
 
 /**
- * How long one statement may take. The client enforces it: a start-up parameter would be refused by a
- * transaction pooler, and a server-side limit does not fire on a connection that went silent.
+ * How long one statement may take. The client enforces it, since a server's limit says nothing on a
+ * connection that went silent; where nothing stands in between, the server does too.
  */
 const QUERY_TIMEOUT_MS = 10_000;
+
+/**
+ * The server's own limits, for when this side of the link goes silent: what waits or idles in a transaction
+ * holds locks that others wait for. Set in each transaction, which a transaction pooler passes on.
+ */
+const BEGIN = `BEGIN;
+  SET LOCAL statement_timeout = '10s'; SET LOCAL lock_timeout = '5s';
+  SET LOCAL idle_in_transaction_session_timeout = '10s'`;
 
 const INT8 = 20;
 
@@ -38,6 +46,8 @@ export interface DatabaseOptions {
   url: string;
   max: number;
   applicationName: string;
+  /** How long one statement may take; ten seconds unless given. */
+  queryTimeoutMs?: number;
   /** Off behind a transaction pooler, where a name may belong to another client's statement. */
   namedStatements?: boolean;
   /** Told about connections that end while nobody uses them. */
@@ -63,7 +73,10 @@ export class Database implements Queryable {
       max: options.max,
       application_name: options.applicationName,
       connectionTimeoutMillis: ACQUIRE_TIMEOUT_MS,
-      query_timeout: QUERY_TIMEOUT_MS,
+      query_timeout: options.queryTimeoutMs ?? QUERY_TIMEOUT_MS,
+      // Given up by the client alone, a statement would go on waiting at the server. These are start-up
+      // parameters, which a transaction pooler refuses.
+      ...(this.#named ? { statement_timeout: options.queryTimeoutMs ?? QUERY_TIMEOUT_MS } : {}),
       keepAlive: true,
       keepAliveInitialDelayMillis: 10_000,
       idleTimeoutMillis: 60_000,
@@ -89,14 +102,19 @@ export class Database implements Queryable {
       const transaction: Queryable = {
         query: (statement, values) => run(client, this.#named, statement, values),
       };
-      await transaction.query("BEGIN");
+      await transaction.query(BEGIN);
       const result = await work(transaction);
       await transaction.query("COMMIT");
       return result;
     } catch (error) {
-      await client.query("ROLLBACK").catch((failure: Error) => {
-        broken = failure;
-      });
+      // A statement that was given up is still under way, and a ROLLBACK would only wait behind it:
+      // the connection is closed instead, which undoes the transaction as well.
+      if (error instanceof DatabaseUnavailable) broken = error;
+      else {
+        await client.query("ROLLBACK").catch((failure: Error) => {
+          broken = failure;
+        });
+      }
       throw error;
     } finally {
       // A connection whose ROLLBACK did not go through is not given to the next caller.

@@ -12,6 +12,7 @@ export const SQLSTATE = {
   deadlockDetected: "40P01",
   lockNotAvailable: "55P03",
   tooManyConnections: "53300",
+  queryCanceled: "57014",
   noData: "P0002",
 } as const;
 
@@ -26,10 +27,23 @@ export function isConflict(error: unknown): boolean {
   return state === SQLSTATE.serializationFailure || state === SQLSTATE.deadlockDetected;
 }
 
+const UNAVAILABLE: string[] = [
+  SQLSTATE.tooManyConnections,
+  SQLSTATE.queryCanceled,
+  SQLSTATE.lockNotAvailable,
+];
+
 /**
- * Nothing is wrong with the statement: the server could not be reached, has no room for a connection,
- * or went away. SQLSTATE classes 08 (connection), 57P (operator intervention) and 53300 count.
+ * Nothing is wrong with the statement: the server could not be reached, has no room for a connection, went
+ * away, or a time limit ended the wait. SQLSTATE classes 08 (connection) and 57P (operator intervention)
+ * count, and 53300, 57014 and 55P03.
  */
 export function isUnavailableState(state: string): boolean {
-  return state.startsWith("08") || state.startsWith("57P") || state === SQLSTATE.tooManyConnections;
+  return state.startsWith("08") || state.startsWith("57P") || UNAVAILABLE.includes(state);
+}
+
+/** PostgreSQL refuses the values themselves (classes 22, data, and 23, constraints): no retry helps. */
+export function refusesValues(error: unknown): boolean {
+  const state = sqlState(error);
+  return state !== undefined && (state.startsWith("22") || state.startsWith("23"));
 }

@@ -39,12 +39,21 @@ export interface Outcome {
   waitMs?: number;
 }
 
+/** What PostgreSQL made of outcomes, by delivery. */
+export interface Recorded {
+  recorded: Set<string>;
+  /** Their rows are held by somebody else just now: to be tried again. */
+  locked: Set<string>;
+}
+
 export interface Owed {
   claims: Claim[];
   /** Rows written and left for a later claim, for want of room. */
   left: number;
   /** Rows written in all; 0 where everything was owed before. */
   written: number;
+  /** Whether there is more to owe than one statement takes. */
+  more: boolean;
 }
 
 export interface Due {
@@ -53,6 +62,8 @@ export interface Due {
   superseded: number;
   /** Whether more may be due: the room was used up, or only the later endpoints were looked at. */
   more: boolean;
+  /** By which instant "due" was judged, on the database's clock. */
+  lookedAt: string;
 }
 
 interface ClaimRow {
@@ -69,6 +80,10 @@ interface ClaimRow {
   occurred_at: string;
   database_ms: number;
 }
+
+// Both answers have one row at least; where nothing was written or due, its delivery columns are null.
+type OwedRow = ClaimRow & { claimed: boolean; considered: number };
+type DueRow = ClaimRow & { verdict: "claimed" | "parked" | "superseded"; looked_at: string };
 
 /** Endpoints that one reconciling statement owes at most. */
 const RECONCILE_BATCH = 1_000;
@@ -92,7 +107,7 @@ export class Deliveries {
 
   /** Owes what the signals say to every live endpoint of their projects, and claims what there is room for. */
   async owe(signals: Signal[], room: Room): Promise<Owed> {
-    const rows = await this.#db.query<ClaimRow & { claimed: boolean }>(this.#sql.owe, [
+    const rows = await this.#db.query<OwedRow>(this.#sql.owe, [
       ...this.#roomValues(room),
       signals.map(({ scope }) => scope),
       signals.map(({ formedThrough }) => formedThrough),
@@ -103,48 +118,56 @@ export class Deliveries {
     return owedFrom(rows);
   }
 
-  /** Owes what no signal brought: every watermark past what an endpoint was told. Call again while `written` is not 0. */
+  /** Owes what no signal brought: watermarks past what their endpoints were told. Call again while there is `more`. */
   async reconcile(room: Room): Promise<Owed> {
-    const rows = await this.#db.query<ClaimRow & { claimed: boolean }>(this.#sql.reconcile, [
+    const rows = await this.#db.query<OwedRow>(this.#sql.reconcile, [
       ...this.#roomValues(room),
       RECONCILE_BATCH,
     ]);
-    return owedFrom(rows);
+    return { ...owedFrom(rows), more: (rows[0]?.considered ?? 0) >= RECONCILE_BATCH };
   }
 
   /** Claims what is due, a little from each endpoint, taking up where the last claim left off. */
   async claim(room: Room): Promise<Due> {
     const start = this.#cursor;
-    const rows = await this.#db.query<ClaimRow & { verdict: "claimed" | "parked" | "superseded" }>(
-      this.#sql.claim,
-      [...this.#roomValues(room), start, this.#maxAttempts],
-    );
+    const answer = await this.#db.query<DueRow>(this.#sql.claim, [
+      ...this.#roomValues(room),
+      start,
+      this.#maxAttempts,
+    ]);
+    const rows = answer.filter(({ delivery_id }) => delivery_id !== null);
     const reachedEnd = rows.length < room.total;
     this.#cursor = reachedEnd ? BEFORE_ALL : (rows.at(-1)?.endpoint_id ?? BEFORE_ALL);
-    const due: Due = { claims: [], parked: 0, superseded: 0, more: !reachedEnd || start !== BEFORE_ALL };
-    for (const row of rows) {
-      if (row.verdict === "claimed") due.claims.push(claimFrom(row));
-      else due[row.verdict]++;
-    }
-    return due;
+    return {
+      claims: rows.filter(({ verdict }) => verdict === "claimed").map(claimFrom),
+      parked: rows.filter(({ verdict }) => verdict === "parked").length,
+      superseded: rows.filter(({ verdict }) => verdict === "superseded").length,
+      more: !reachedEnd || start !== BEFORE_ALL,
+      lookedAt: answer[0]?.looked_at ?? "infinity",
+    };
   }
 
-  /** Records outcomes; the deliveries whose row was still held by its claim. */
-  async record(outcomes: Outcome[]): Promise<Set<string>> {
-    const rows = await this.#db.query<{ delivery_id: string }>(this.#sql.record, [
-      outcomes.map(({ deliveryId }) => deliveryId),
-      outcomes.map(({ lease }) => lease),
-      outcomes.map(({ verdict }) => verdict),
-      outcomes.map(({ status }) => status ?? null),
-      outcomes.map(({ error }) => error ?? null),
-      outcomes.map(({ waitMs }) => waitMs ?? 0),
-    ]);
-    return new Set(rows.map(({ delivery_id }) => delivery_id));
+  /** Records outcomes where their claims still hold the row. */
+  async record(outcomes: Outcome[]): Promise<Recorded> {
+    const rows = await this.#db.query<{ delivery_id: string; fate: "recorded" | "locked" | "stale" }>(
+      this.#sql.record,
+      [
+        outcomes.map(({ deliveryId }) => deliveryId),
+        outcomes.map(({ lease }) => lease),
+        outcomes.map(({ verdict }) => verdict),
+        outcomes.map(({ status }) => status ?? null),
+        outcomes.map(({ error }) => error ?? null),
+        outcomes.map(({ waitMs }) => waitMs ?? 0),
+      ],
+    );
+    const withFate = (wanted: string) =>
+      new Set(rows.filter(({ fate }) => fate === wanted).map(({ delivery_id }) => delivery_id));
+    return { recorded: withFate("recorded"), locked: withFate("locked") };
   }
 
-  /** Milliseconds until the next delivery becomes due; undefined where none is waiting. */
-  async nextDueMs(): Promise<number | undefined> {
-    const [row] = await this.#db.query<{ wait_ms: number | null }>(this.#sql.nextDue);
+  /** Milliseconds until what was not due at `lookedAt` becomes due; undefined where nothing is waiting. */
+  async nextDueMs(lookedAt: string): Promise<number | undefined> {
+    const [row] = await this.#db.query<{ wait_ms: number | null }>(this.#sql.nextDue, [lookedAt]);
     return row?.wait_ms ?? undefined;
   }
 
@@ -164,9 +187,10 @@ export class Deliveries {
   }
 }
 
-function owedFrom(rows: (ClaimRow & { claimed: boolean })[]): Owed {
+function owedFrom(answer: OwedRow[]): Owed {
+  const rows = answer.filter(({ delivery_id }) => delivery_id !== null);
   const claims = rows.filter(({ claimed }) => claimed).map(claimFrom);
-  return { claims, left: rows.length - claims.length, written: rows.length };
+  return { claims, left: rows.length - claims.length, written: rows.length, more: false };
 }
 
 function claimFrom(row: ClaimRow): Claim {

@@ -45,8 +45,9 @@ export class Dispatcher {
   }
 
   /**
-   * Runs a claiming statement with the room there is now, and dispatches what it claimed. Statements
-   * that run at the same time never share room.
+   * Runs a claiming statement with the room there is now, and dispatches what it claimed. The total is set
+   * aside meanwhile; where statements that overlapped took more for one endpoint than it may have, the
+   * surplus is given back.
    */
   async fill<Result extends { claims: Claim[] }>(claim: (room: Room) => Promise<Result>): Promise<Result> {
     const room = this.room();
@@ -54,7 +55,7 @@ export class Dispatcher {
     try {
       const result = await claim(room);
       for (const one of result.claims) {
-        if (this.#draining) this.#giveBack(one);
+        if (this.#draining || this.#roomOf(this.#endpoints.get(one.endpointId)) === 0) this.#giveBack(one);
         else this.#send(one);
       }
       return result;
@@ -67,15 +68,21 @@ export class Dispatcher {
     const { concurrency, endpointConcurrency } = this.#options;
     const busy: Room["busy"] = [];
     const forget = performance.now() - FAILURE_MEMORY_MS;
-    for (const [endpointId, { inFlight, failedAt }] of this.#endpoints) {
-      if (inFlight === 0 && failedAt < forget) this.#endpoints.delete(endpointId);
-      else busy.push({ endpointId, room: Math.max(0, (failedAt > 0 ? 1 : endpointConcurrency) - inFlight) });
+    for (const [endpointId, state] of this.#endpoints) {
+      if (state.inFlight === 0 && state.failedAt < forget) this.#endpoints.delete(endpointId);
+      else busy.push({ endpointId, room: this.#roomOf(state) });
     }
     return {
       total: Math.max(0, concurrency - this.#inFlight - this.#reserved),
       perEndpoint: endpointConcurrency,
       busy,
     };
+  }
+
+  /** A few attempts at once, and one while it keeps failing. */
+  #roomOf(state: EndpointState | undefined): number {
+    const { inFlight, failedAt } = state ?? { inFlight: 0, failedAt: 0 };
+    return Math.max(0, (failedAt > 0 ? 1 : this.#options.endpointConcurrency) - inFlight);
   }
 
   /**
@@ -103,10 +110,11 @@ export class Dispatcher {
     endpoint.inFlight++;
     this.#inFlight++;
     this.#options.metrics.inFlight.set(this.#inFlight);
-    void this.#attempt(claim).then((outcome) => {
+    void this.#attempt(claim).then((result) => {
+      const outcome = this.#judge(claim, result);
       endpoint.inFlight--;
-      if (outcome.verdict === "retry") endpoint.failedAt = performance.now();
-      else if (outcome.verdict === "delivered") endpoint.failedAt = 0;
+      if (result.kind === "failed" && result.retryable) endpoint.failedAt = performance.now();
+      else if (result.kind === "accepted") endpoint.failedAt = 0;
       if (endpoint.inFlight === 0 && endpoint.failedAt === 0) this.#endpoints.delete(claim.endpointId);
       this.#inFlight--;
       this.#options.metrics.inFlight.set(this.#inFlight);
@@ -116,7 +124,7 @@ export class Dispatcher {
     });
   }
 
-  async #attempt(claim: Claim): Promise<Outcome> {
+  async #attempt(claim: Claim): Promise<SendOutcome> {
     const { sender, metrics, log } = this.#options;
     const started = performance.now();
     let result: SendOutcome;
@@ -135,16 +143,12 @@ export class Dispatcher {
       log.error({ err: error, delivery: claim.deliveryId }, "an attempt could not be made");
       result = { kind: "failed", category: "network error", retryable: true };
     }
-    const outcome = this.#judge(claim, result);
     if (result.kind !== "aborted") {
       metrics.attemptSeconds.observe((performance.now() - started) / 1_000);
       metrics.attempts.inc({ outcome: result.kind === "accepted" ? "accepted" : result.category });
     }
-    log.debug(
-      { delivery: claim.deliveryId, attempt: claim.attempts, verdict: outcome.verdict, error: outcome.error },
-      "attempt ended",
-    );
-    return outcome;
+    log.debug({ delivery: claim.deliveryId, attempt: claim.attempts, result }, "attempt ended");
+    return result;
   }
 
   /** Contract section 9. */

@@ -27,8 +27,9 @@ export type Registration =
   | { kind: "too many" };
 
 const COLUMNS = "endpoint_id AS id, url, created_at, disabled_at";
-const PENDING = "d.delivered_at IS NULL AND d.parked_at IS NULL AND d.superseded_at IS NULL";
-const SUPERSEDE = "superseded_at = now(), next_attempt_at = 'infinity', claimed_at = NULL";
+
+/** Deliveries that one statement supersedes at most. */
+const SUPERSEDE_BATCH = 5_000;
 
 const UUID_PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
@@ -67,24 +68,17 @@ export class Endpoints {
       );
       if (known?.same_live === true) return { kind: "already registered" };
       if (Number(known?.live) >= MAX_LIVE_ENDPOINTS) return { kind: "too many" };
-      // `overtaken`: what was being owed while the endpoint was disabled can be pending still. It is of
-      // the past, and must not be sent now that the endpoint is live again.
-      // Indexes notification_endpoint_scope_url_key, notification_delivery_endpoint_due_idx.
+      // What was owed before, and is perhaps pending still, is not sent now: claims compare each row with
+      // registered_from. Index notification_endpoint_scope_url_key.
       const [endpoint] = await transaction.query<Endpoint>(
-        `WITH registered AS (
-           INSERT INTO ${this.#schema}.notification_endpoint AS e
-             (endpoint_id, scope, url, secret, deliver, registered_from)
-           SELECT $1, $2, $3, $4, $5,
-                  (SELECT formed_through FROM ${this.#schema}.watermark WHERE scope = $2)
-           ON CONFLICT (scope, url) DO UPDATE
-             SET secret = EXCLUDED.secret, deliver = EXCLUDED.deliver,
-                 registered_from = EXCLUDED.registered_from, disabled_at = NULL
-           RETURNING ${COLUMNS}
-         ), overtaken AS (
-           UPDATE ${this.#schema}.notification_delivery d SET ${SUPERSEDE}
-           FROM registered r WHERE d.endpoint_id = r.id AND ${PENDING}
-         )
-         SELECT * FROM registered`,
+        `INSERT INTO ${this.#schema}.notification_endpoint AS e
+           (endpoint_id, scope, url, secret, deliver, registered_from)
+         SELECT $1, $2, $3, $4, $5,
+                (SELECT formed_through FROM ${this.#schema}.watermark WHERE scope = $2)
+         ON CONFLICT (scope, url) DO UPDATE
+           SET secret = EXCLUDED.secret, deliver = EXCLUDED.deliver,
+               registered_from = EXCLUDED.registered_from, disabled_at = NULL
+         RETURNING ${COLUMNS}`,
         [randomUUID(), principal.project, url, secret, deliver],
       );
       const registered = endpoint as Endpoint;
@@ -121,27 +115,47 @@ export class Endpoints {
   /**
    * Disables an endpoint: what is pending for it ends as superseded, what is under way included, whose
    * outcome then changes nothing. False where the project has no such endpoint; disabling one that is
-   * disabled already is true and changes nothing.
+   * disabled already is true and ends what is pending still.
    */
   async disable(principal: Principal, id: string): Promise<boolean> {
     if (!isEndpointId(id)) return false;
-    return this.#change(async (transaction) => {
+    const ended = await this.#change(async (transaction) => {
       const [found] = await transaction.query<{ id: string }>(
         `UPDATE ${this.#schema}.notification_endpoint SET disabled_at = COALESCE(disabled_at, now())
          WHERE scope = $1 AND endpoint_id = $2 RETURNING endpoint_id AS id`,
         [principal.project, id],
       );
-      if (found === undefined) return false;
-      // Index notification_delivery_endpoint_due_idx.
-      const ended = await transaction.query(
-        `UPDATE ${this.#schema}.notification_delivery d SET ${SUPERSEDE}
-         WHERE d.endpoint_id = $1 AND ${PENDING}
-         RETURNING d.delivery_id`,
-        [id],
-      );
-      await this.#record(transaction, principal, "notification.disable", 1 + ended.length, found.id);
-      return true;
+      if (found === undefined) return undefined;
+      const first = await this.#supersede(transaction, id);
+      await this.#record(transaction, principal, "notification.disable", 1 + first, found.id);
+      return first;
     });
+    if (ended === undefined) return false;
+    // A backlog of months does not fit into one transaction. Nothing of it is sent meanwhile: claims end
+    // rows of a disabled endpoint too.
+    let last = ended;
+    while (last === SUPERSEDE_BATCH) last = await this.#supersede(this.#db, id);
+    return true;
+  }
+
+  /** Ends pending deliveries of an endpoint that is disabled; how many. */
+  async #supersede(db: Queryable, id: string): Promise<number> {
+    // Index notification_delivery_endpoint_due_idx. Asks again whether it is disabled: it may have been
+    // registered anew since the last batch, and what is owed to it then must stay.
+    const rows = await db.query(
+      `UPDATE ${this.#schema}.notification_delivery d
+       SET superseded_at = now(), next_attempt_at = 'infinity', claimed_at = NULL
+       WHERE d.delivery_id IN (
+         SELECT p.delivery_id FROM ${this.#schema}.notification_delivery p
+         WHERE p.endpoint_id = $1 AND num_nonnulls(p.delivered_at, p.parked_at, p.superseded_at) = 0
+           AND EXISTS (SELECT FROM ${this.#schema}.notification_endpoint e
+                       WHERE e.endpoint_id = $1 AND e.disabled_at IS NOT NULL)
+         LIMIT ${SUPERSEDE_BATCH})
+         AND num_nonnulls(d.delivered_at, d.parked_at, d.superseded_at) = 0
+       RETURNING d.delivery_id`,
+      [id],
+    );
+    return rows.length;
   }
 
   /**

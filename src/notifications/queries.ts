@@ -20,8 +20,9 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
     name: `${namespace.name}.delivery.${name}`,
     text,
   });
+  // In the words of notification_delivery_endpoint_due_idx, and of no other index.
   const pending = (alias: string) =>
-    `${alias}.delivered_at IS NULL AND ${alias}.parked_at IS NULL AND ${alias}.superseded_at IS NULL`;
+    `num_nonnulls(${alias}.delivered_at, ${alias}.parked_at, ${alias}.superseded_at) = 0`;
 
   /**
    * The newest watermark ever owed to an endpoint: the last entry of its range in
@@ -50,7 +51,8 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
    *
    * Rows go in by endpoint and offset: every replica hears every signal and inserts the same rows, and
    * with one order the loser of each waits for the winner instead of both for each other. ON CONFLICT
-   * uses notification_delivery_endpoint_id_formed_through_key. No row returned: all was owed before.
+   * uses notification_delivery_endpoint_id_formed_through_key. One row comes back in any case, for
+   * `considered`; where its delivery_id is null, all was owed before.
    */
   const place = (owed: string) => `
     WITH owed AS (${owed}), placed AS (
@@ -82,17 +84,23 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
       ON CONFLICT (endpoint_id, formed_through) DO NOTHING
       RETURNING *
     ), superseded AS (
-      -- For 'latest' only: what waited for its turn is overtaken. Index notification_delivery_endpoint_due_idx.
+      -- For 'latest' only: what waited for its turn is overtaken. Endpoint by endpoint (OFFSET 0 keeps
+      -- it so) along notification_delivery_endpoint_due_idx, and not at all where nobody wants it.
       UPDATE ${delivery} d SET superseded_at = now(), next_attempt_at = 'infinity'
       FROM (SELECT i.endpoint_id, max(i.formed_through) AS newest
             FROM inserted i JOIN ${endpoint} e USING (endpoint_id)
             WHERE e.deliver = 'latest' GROUP BY i.endpoint_id) fresh
-      WHERE d.endpoint_id = fresh.endpoint_id AND d.formed_through < fresh.newest
-        AND d.claimed_at IS NULL AND ${pending("d")}
+      CROSS JOIN LATERAL (
+        SELECT x.delivery_id FROM ${delivery} x
+        WHERE x.endpoint_id = fresh.endpoint_id AND x.formed_through < fresh.newest
+          AND x.claimed_at IS NULL AND ${pending("x")}
+        OFFSET 0
+      ) old
+      WHERE d.delivery_id = old.delivery_id AND d.claimed_at IS NULL AND ${pending("d")}
     )
-    SELECT ${claimed}, d.claimed_at IS NOT NULL AS claimed
-    FROM inserted d JOIN ${endpoint} e USING (endpoint_id)
-    WHERE d.superseded_at IS NULL`;
+    SELECT ${claimed}, d.claimed_at IS NOT NULL AS claimed, total.considered
+    FROM (SELECT count(*)::integer AS considered FROM owed) total
+    LEFT JOIN (inserted d JOIN ${endpoint} e USING (endpoint_id)) ON d.superseded_at IS NULL`;
 
   return {
     // Signals as arrays $6…$10. Indexes notification_endpoint_scope_idx and watermark_pkey. Anyone in the
@@ -131,9 +139,10 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
     // the endpoints $3 with room $4; lease $5 ms, at most $7 attempts. `waiting` hops from endpoint to
     // endpoint along notification_delivery_endpoint_due_idx and stops as soon as $1 rows are found.
     // MATERIALIZED: PostgreSQL may otherwise run the LIMIT again and take more (bug 15715).
-    // Each row taken is sent, or ends here: superseded where its endpoint was disabled or newer news is
-    // owed to one that wants the latest; parked where its attempts are spent, which only a claim that
-    // never came back can have left behind.
+    // Each row taken is sent, or ends here: superseded where its endpoint was disabled, or has been
+    // registered anew since, or newer news is owed to one that wants the latest; parked where its attempts are spent, which only a claim that
+    // never came back can have left behind. One row comes back in any case, for `looked_at`, the instant
+    // by which "due" was judged.
     claim: statement(
       "claim",
       `WITH RECURSIVE waiting(endpoint_id) AS (
@@ -147,20 +156,20 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
        ), due AS MATERIALIZED (
          SELECT one.*
          FROM waiting w
+         LEFT JOIN unnest($3::uuid[], $4::integer[]) AS busy(endpoint_id, room) USING (endpoint_id)
          CROSS JOIN LATERAL (
            SELECT d.delivery_id, d.endpoint_id, d.formed_through, d.attempts, d.claimed_at
            FROM ${delivery} d
            WHERE d.endpoint_id = w.endpoint_id AND ${pending("d")} AND d.next_attempt_at <= now()
            ORDER BY d.next_attempt_at
-           LIMIT COALESCE((SELECT b.room FROM unnest($3::uuid[], $4::integer[]) AS b(endpoint_id, room)
-                           WHERE b.endpoint_id = w.endpoint_id), $2)
+           LIMIT COALESCE(busy.room, $2)
            FOR UPDATE SKIP LOCKED
          ) one
          WHERE w.endpoint_id IS NOT NULL
          LIMIT $1
        ), judged AS MATERIALIZED (
          SELECT due.*, e.url, e.secret,
-                CASE WHEN e.disabled_at IS NOT NULL THEN 'superseded'
+                CASE WHEN e.disabled_at IS NOT NULL OR due.formed_through <= e.registered_from THEN 'superseded'
                      WHEN e.deliver = 'latest'
                           AND due.formed_through < ${newest("due.endpoint_id")} THEN 'superseded'
                      WHEN due.attempts >= $7 THEN 'parked'
@@ -183,41 +192,61 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
          WHERE d.delivery_id = e.delivery_id
          RETURNING ${claimed}, e.verdict
        )
-       SELECT * FROM ended ORDER BY endpoint_id, formed_through`,
+       SELECT ended.*, now()::text AS looked_at
+       FROM (SELECT) one LEFT JOIN ended ON true
+       ORDER BY ended.endpoint_id, ended.formed_through`,
     ),
 
     // Writes the outcomes $1…$6, each only where the claim it belongs to still holds the row: after a
     // lease ran out, or the endpoint was disabled, it changes nothing. A retry that newer news has
-    // overtaken is superseded instead. Index notification_delivery_pkey; returns what was recorded.
+    // overtaken is superseded instead. Index notification_delivery_pkey, row by row. SKIP LOCKED: a row
+    // that somebody holds must not keep the others waiting; it comes back as `locked`.
     record: statement(
       "record",
-      `UPDATE ${delivery} d
-       SET delivered_at = CASE o.verdict WHEN 'delivered' THEN now() END,
-           parked_at = CASE o.verdict WHEN 'parked' THEN now() END,
-           superseded_at = CASE WHEN ${overtaken} THEN now() END,
-           next_attempt_at = CASE WHEN ${overtaken} THEN 'infinity'
-                                  WHEN o.verdict = 'retry' THEN now() + o.wait_ms * interval '1 ms'
-                                  WHEN o.verdict = 'released' THEN now()
-                                  ELSE d.next_attempt_at END,
-           attempts = d.attempts - (o.verdict = 'released')::integer,
-           last_status = CASE o.verdict WHEN 'released' THEN d.last_status ELSE o.status END,
-           last_error = CASE o.verdict WHEN 'released' THEN d.last_error ELSE o.error END,
-           claimed_at = NULL
-       FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::integer[], $5::text[], $6::float8[])
-              AS o(delivery_id, lease, verdict, status, error, wait_ms)
-       WHERE d.delivery_id = o.delivery_id AND d.lease = o.lease AND d.claimed_at IS NOT NULL
-         AND ${pending("d")}
-       RETURNING d.delivery_id`,
+      `WITH outcome AS MATERIALIZED (
+         SELECT * FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::integer[], $5::text[], $6::float8[])
+                  AS o(delivery_id, lease, verdict, status, error, wait_ms)
+       ), held AS MATERIALIZED (
+         SELECT o.* FROM outcome o
+         CROSS JOIN LATERAL (
+           SELECT FROM ${delivery} d
+           WHERE d.delivery_id = o.delivery_id AND d.lease = o.lease AND d.claimed_at IS NOT NULL
+           FOR UPDATE SKIP LOCKED
+         ) mine
+       ), recorded AS (
+         UPDATE ${delivery} d
+         SET delivered_at = CASE o.verdict WHEN 'delivered' THEN now() END,
+             parked_at = CASE o.verdict WHEN 'parked' THEN now() END,
+             superseded_at = CASE WHEN ${overtaken} THEN now() END,
+             next_attempt_at = CASE WHEN ${overtaken} THEN 'infinity'
+                                    WHEN o.verdict = 'retry' THEN now() + o.wait_ms * interval '1 ms'
+                                    WHEN o.verdict = 'released' THEN now()
+                                    ELSE d.next_attempt_at END,
+             attempts = d.attempts - (o.verdict = 'released')::integer,
+             last_status = CASE o.verdict WHEN 'released' THEN d.last_status ELSE o.status END,
+             last_error = CASE o.verdict WHEN 'released' THEN d.last_error ELSE o.error END,
+             claimed_at = NULL
+         FROM held o
+         WHERE d.delivery_id = o.delivery_id
+         RETURNING d.delivery_id
+       )
+       SELECT o.delivery_id,
+              CASE WHEN r.delivery_id IS NOT NULL THEN 'recorded'
+                   WHEN EXISTS (SELECT FROM ${delivery} d
+                                WHERE d.delivery_id = o.delivery_id AND d.lease = o.lease
+                                  AND d.claimed_at IS NOT NULL) THEN 'locked'
+                   ELSE 'stale' END AS fate
+       FROM outcome o LEFT JOIN recorded r USING (delivery_id)`,
     ),
 
-    // Milliseconds until something not yet due becomes due; no row or null: nothing is waiting.
-    // Index notification_delivery_due_idx; what was superseded lies at infinity, past everything.
+    // Milliseconds until what was not yet due at $1 becomes due, below 0 where it has meanwhile; null:
+    // nothing is waiting. Index notification_delivery_due_idx; what was superseded lies at infinity.
     nextDue: statement(
       "next_due",
       `SELECT (extract(epoch FROM min(d.next_attempt_at) - now()) * 1000)::float8 AS wait_ms
        FROM ${delivery} d
        WHERE d.delivered_at IS NULL AND d.parked_at IS NULL
-         AND d.next_attempt_at > now() AND d.next_attempt_at < 'infinity'`,
+         AND d.next_attempt_at > $1::timestamptz AND d.next_attempt_at < 'infinity'`,
     ),
 
     // Deletes up to $2 deliveries that ended more than $1 ms ago, oldest first: ids are time-ordered, so

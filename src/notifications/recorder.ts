@@ -1,8 +1,7 @@
 // Writes outcomes together: one statement for up to 64 of them, or for those of the last 5 ms. What it
 // could not write it keeps and tries again; a claim whose lease ran out meanwhile is simply not found.
 import { setTimeout as sleep } from "node:timers/promises";
-import { DatabaseUnavailable } from "../database/database.ts";
-import { isConflict } from "../database/sqlstate.ts";
+import { refusesValues } from "../database/sqlstate.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Deliveries, Outcome } from "./deliveries.ts";
@@ -24,6 +23,7 @@ export class Recorder {
   #waiting: Outcome[] = [];
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> | undefined;
+  #closed = false;
 
   constructor(options: RecorderOptions) {
     this.#options = options;
@@ -35,22 +35,27 @@ export class Recorder {
     else this.#writeIn(FLUSH_AFTER_MS);
   }
 
-  /** Settles when nothing waits to be written, or after `limitMs`; how many outcomes are still unwritten. */
+  /**
+   * Writes what waits, at most `limitMs`, and closes: what is added or left after that is given up. How
+   * many outcomes are unwritten.
+   */
   async flush(limitMs: number): Promise<number> {
     const deadline = performance.now() + limitMs;
-    for (;;) {
-      const written = this.#write().then(() => this.#waiting.length === 0);
+    while (this.#waiting.length > 0 || this.#writing !== undefined) {
       const left = deadline - performance.now();
-      const done = await Promise.race([written, sleep(Math.max(0, left), false, { ref: false })]);
-      if (done || performance.now() >= deadline) break;
-      // The database refused: it is asked again, not hammered.
-      await sleep(Math.min(TRY_AGAIN_MS, Math.max(0, deadline - performance.now())));
+      if (left <= 0) break;
+      await Promise.race([this.#write(), sleep(left, undefined, { ref: false })]);
+      // The database refused, or somebody holds a row: it is asked again, not hammered.
+      if (this.#waiting.length > 0)
+        await sleep(Math.min(TRY_AGAIN_MS, Math.max(0, deadline - performance.now())));
     }
+    this.#closed = true;
     clearTimeout(this.#timer);
     return this.#waiting.length;
   }
 
   #writeIn(milliseconds: number): void {
+    if (this.#closed) return;
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
       void this.#write();
@@ -67,31 +72,36 @@ export class Recorder {
   }
 
   async #writeBatches(): Promise<void> {
-    while (this.#waiting.length > 0) {
-      const batch = this.#waiting.slice(0, FLUSH_COUNT);
-      try {
-        await this.#writeBatch(batch);
-      } catch (error) {
-        this.#options.log.warn({ err: error, waiting: this.#waiting.length }, "outcomes not recorded yet");
-        return;
+    const locked: Outcome[] = [];
+    try {
+      while (this.#waiting.length > 0) {
+        const batch = this.#waiting.slice(0, FLUSH_COUNT);
+        locked.push(...(await this.#writeBatch(batch)));
+        this.#waiting = this.#waiting.slice(batch.length);
       }
-      this.#waiting = this.#waiting.slice(batch.length);
+    } catch (error) {
+      this.#options.log.warn({ err: error, waiting: this.#waiting.length }, "outcomes not recorded yet");
     }
+    this.#waiting.push(...locked);
   }
 
-  async #writeBatch(batch: Outcome[]): Promise<void> {
+  /** Those of a batch whose rows are locked. */
+  async #writeBatch(batch: Outcome[]): Promise<Outcome[]> {
     const { deliveries, log } = this.#options;
     try {
-      const recorded = await deliveries.record(batch);
-      const stale = batch.length - recorded.size;
+      const { recorded, locked } = await deliveries.record(batch);
+      const stale = batch.length - recorded.size - locked.size;
       if (stale > 0) log.warn({ stale }, "outcomes came after their claim had ended and were dropped");
       this.#account(batch.filter(({ deliveryId }) => recorded.has(deliveryId)));
+      return batch.filter(({ deliveryId }) => locked.has(deliveryId));
     } catch (error) {
-      if (error instanceof DatabaseUnavailable || isConflict(error)) throw error;
+      if (!refusesValues(error)) throw error;
       // PostgreSQL refuses the values of one of them: it must not hold up the others. Its claim runs out,
       // and after the last attempt it is parked as unrecorded.
-      if (batch.length > 1) for (const one of batch) await this.#writeBatch([one]);
+      const locked: Outcome[] = [];
+      if (batch.length > 1) for (const one of batch) locked.push(...(await this.#writeBatch([one])));
       else log.error({ err: error, delivery: batch[0]?.deliveryId }, "an outcome cannot be recorded");
+      return locked;
     }
   }
 
@@ -99,8 +109,9 @@ export class Recorder {
     let soonest = Number.POSITIVE_INFINITY;
     for (const { deliveryId, verdict, waitMs, error } of recorded) {
       if (verdict === "parked") this.#options.log.info({ delivery: deliveryId, error }, "delivery parked");
-      if (verdict === "retry") soonest = Math.min(soonest, waitMs ?? 0);
-      else if (verdict !== "released") this.#options.metrics.ended.inc({ state: verdict });
+      // What was given back is due at once.
+      if (verdict === "retry" || verdict === "released") soonest = Math.min(soonest, waitMs ?? 0);
+      else this.#options.metrics.ended.inc({ state: verdict });
     }
     if (Number.isFinite(soonest)) this.#options.onRetry(soonest);
   }

@@ -2,6 +2,7 @@
 // sleeps until the next delivery becomes due and is woken when rows are left for it or room comes free.
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import { worthALine } from "../telemetry/sparingly.ts";
 import type { Claim, Deliveries, Room } from "./deliveries.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 
@@ -11,13 +12,9 @@ const LONGEST_SLEEP_MS = 5_000;
 const SHORTEST_SLEEP_MS = 5;
 const AFTER_ERROR_MS = 1_000;
 
-const EXPIRE_EVERY_MS = 60_000;
-const EXPIRE_BATCH = 1_000;
-
 export interface SweeperOptions {
-  deliveries: Pick<Deliveries, "claim" | "nextDueMs" | "expire">;
+  deliveries: Pick<Deliveries, "claim" | "nextDueMs">;
   dispatcher: Pick<Dispatcher, "fill" | "room">;
-  retentionMs: number;
   metrics: Metrics;
   log: Logger;
 }
@@ -45,7 +42,8 @@ export class Sweeper {
   #dueAt = Number.POSITIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
   #resume: (() => void) | undefined;
-  #expireAt = 0;
+  /** Ends a pause after an error, for `stop`. */
+  #interrupt: (() => void) | undefined;
 
   constructor(options: SweeperOptions) {
     this.#options = options;
@@ -59,6 +57,7 @@ export class Sweeper {
   async stop(): Promise<void> {
     this.#stopped = true;
     this.wake();
+    this.#interrupt?.();
     await this.#running;
   }
 
@@ -87,28 +86,40 @@ export class Sweeper {
     let failures = 0;
     while (!this.#stopped) {
       this.#woken = false;
-      let until: number;
+      this.#freed = false;
       try {
-        until = await this.#sweep();
+        const until = await this.#sweep();
         failures = 0;
+        // Woken during the sweep: what woke it may have come after the statements looked.
+        if (!this.#woken && !this.#freed) await this.#sleep(until);
       } catch (error) {
         failures++;
-        // At the start of an outage and then ever more rarely, not at every try.
-        if (Number.isInteger(Math.log2(failures))) {
+        if (worthALine(failures)) {
           this.#options.log.warn({ err: error, failures }, "nothing could be claimed; trying again");
         }
-        until = performance.now() + AFTER_ERROR_MS;
+        // However often it is woken meanwhile: a database that is down is not asked any faster.
+        await this.#pause(AFTER_ERROR_MS);
       }
-      // Woken during the sweep: what woke it may have come after the statement looked.
-      if (this.#woken || this.#freed || this.#stopped) continue;
-      await new Promise<void>((resolve) => {
-        this.#resume = resolve;
-        this.#dueAt = Math.min(until, this.#dueAt);
-        this.#sleepUntil(this.#dueAt);
-      });
-      this.#resume = undefined;
-      clearTimeout(this.#timer);
     }
+  }
+
+  async #sleep(until: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#resume = resolve;
+    this.#dueAt = Math.min(until, this.#dueAt);
+    this.#sleepUntil(this.#dueAt);
+    await promise;
+    this.#resume = undefined;
+    clearTimeout(this.#timer);
+  }
+
+  async #pause(milliseconds: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#interrupt = resolve;
+    const timer = setTimeout(resolve, milliseconds);
+    if (!this.#stopped) await promise;
+    clearTimeout(timer);
+    this.#interrupt = undefined;
   }
 
   #sleepUntil(at: number): void {
@@ -122,32 +133,25 @@ export class Sweeper {
     const { deliveries, dispatcher, metrics } = this.#options;
     // What is written from here on is not seen by the statements below, perhaps, and counts anew.
     this.#dueAt = Number.POSITIVE_INFINITY;
-    // Asked before the claims: what falls due while they run is then either claimed or slept for.
-    const asked = performance.now();
-    const next = (await deliveries.nextDueMs()) ?? LONGEST_SLEEP_MS;
+    const started = performance.now();
+    let lookedAt: string;
     for (;;) {
       const room = dispatcher.room();
       this.#full = room.total === 0;
       this.#saturated = saturated(room, []);
       this.#freed = false;
-      if (this.#full) return asked + LONGEST_SLEEP_MS;
+      if (this.#full) return started + LONGEST_SLEEP_MS;
       const due = await dispatcher.fill((free) => deliveries.claim(free));
       for (const endpointId of saturated(room, due.claims)) this.#saturated.add(endpointId);
       if (due.parked > 0) metrics.ended.inc({ state: "parked" }, due.parked);
       if (due.superseded > 0) metrics.ended.inc({ state: "superseded" }, due.superseded);
-      if (this.#stopped) return asked;
+      if (this.#stopped) return started;
+      lookedAt = due.lookedAt;
       if (!due.more && !this.#freed) break;
     }
-    await this.#expire();
-    return Math.max(asked + Math.min(next, LONGEST_SLEEP_MS), performance.now() + SHORTEST_SLEEP_MS);
-  }
-
-  /** Deletes what ended long ago, a batch a minute and more while there is more. */
-  async #expire(): Promise<void> {
-    if (performance.now() < this.#expireAt) return;
-    const { deliveries, retentionMs } = this.#options;
-    const deleted = await deliveries.expire(retentionMs, EXPIRE_BATCH);
-    this.#expireAt = performance.now() + (deleted === EXPIRE_BATCH ? 0 : EXPIRE_EVERY_MS);
-    if (deleted > 0) this.#options.log.info({ deleted }, "deleted deliveries past their retention");
+    // From the instant of the last look on, so that what fell due since is not slept past.
+    const asked = performance.now();
+    const next = (await deliveries.nextDueMs(lookedAt)) ?? LONGEST_SLEEP_MS;
+    return asked + Math.min(LONGEST_SLEEP_MS, Math.max(SHORTEST_SLEEP_MS, next));
   }
 }

@@ -15,6 +15,8 @@ type ConnectionSettings = Pick<
 
 export interface Connection {
   db: Database;
+  /** Another pool on the same database, closed with this connection. */
+  openPool(max: number): Database;
   namespace: Namespace;
   /** A direct connection string, for LISTEN. */
   listenUrl: string;
@@ -51,24 +53,31 @@ export async function connect(settings: ConnectionSettings, options: ConnectOpti
     }
     let closing = false;
     const { onIdleError } = options;
-    const db = new Database({
-      url,
-      max: settings.pool,
-      applicationName: APPLICATION_NAME,
-      namedStatements: settings.listenDatabaseUrl === undefined,
-      // While closing, connections end because they are meant to.
-      onIdleError: (error) => {
-        if (!closing) onIdleError?.(error);
-      },
-    });
+    const pools: Database[] = [];
+    const openPool = (max: number) => {
+      const pool = new Database({
+        url,
+        max,
+        applicationName: APPLICATION_NAME,
+        namedStatements: settings.listenDatabaseUrl === undefined,
+        // While closing, connections end because they are meant to.
+        onIdleError: (error) => {
+          if (!closing) onIdleError?.(error);
+        },
+      });
+      pools.push(pool);
+      return pool;
+    };
     return {
-      db,
+      db: openPool(settings.pool),
+      openPool,
       namespace: where,
       listenUrl: settings.listenDatabaseUrl ?? url,
       embedded: embedded !== undefined,
       async close() {
         closing = true;
-        await Promise.race([db.close(), new Promise((done) => setTimeout(done, CLOSE_LIMIT_MS).unref())]);
+        const closed = Promise.all(pools.map((pool) => pool.close()));
+        await Promise.race([closed, new Promise((done) => setTimeout(done, CLOSE_LIMIT_MS).unref())]);
         await embedded?.close();
       },
     };

@@ -7,6 +7,7 @@ import type { Sender } from "../egress/index.ts";
 import { type Claim, Deliveries, type Room } from "../notifications/deliveries.ts";
 import { Dispatcher } from "../notifications/dispatcher.ts";
 import { Recorder } from "../notifications/recorder.ts";
+import { Retention } from "../notifications/retention.ts";
 import { Sweeper } from "../notifications/sweeper.ts";
 import type { Settings } from "../settings/settings.ts";
 import { Intake } from "../signals/intake.ts";
@@ -43,6 +44,7 @@ export interface EngineOptions {
 
 export class Engine {
   readonly #sweeper: Sweeper;
+  readonly #retention: Retention;
   readonly #dispatcher: Dispatcher;
   readonly #recorder: Recorder;
   readonly #reconciler: Reconciler;
@@ -75,7 +77,8 @@ export class Engine {
     });
     this.#recorder = recorder;
     this.#dispatcher = dispatcher;
-    this.#sweeper = new Sweeper({ deliveries, dispatcher, retentionMs: settings.retentionMs, metrics, log });
+    this.#sweeper = new Sweeper({ deliveries, dispatcher, metrics, log });
+    this.#retention = new Retention({ deliveries, retentionMs: settings.retentionMs, log });
     const onLeft = () => this.#sweeper.wake();
     // Room set aside for a statement that then used little of it is news to a sweeper that found none.
     const fill = <Result extends { claims: Claim[] }>(claim: (room: Room) => Promise<Result>) =>
@@ -119,13 +122,19 @@ export class Engine {
     this.#listener?.start();
     this.#reconciler.start();
     this.#sweeper.start();
+    this.#retention.start();
   }
 
   /** Hears and claims nothing more, finishes or gives back what is under way, and records all of it. */
   async stop(): Promise<void> {
     await this.#listener?.stop();
     await Promise.race([
-      Promise.all([this.#intake.stop(), this.#reconciler.stop(), this.#sweeper.stop()]),
+      Promise.all([
+        this.#intake.stop(),
+        this.#reconciler.stop(),
+        this.#sweeper.stop(),
+        this.#retention.stop(),
+      ]),
       sleep(SETTLE_MS, undefined, { ref: false }),
     ]);
     await this.#dispatcher.drain(DRAIN_MS);

@@ -29,14 +29,20 @@ export interface Service {
 
 /** @throws SettingsError-like errors of each part; nothing is left running then. */
 export async function startService(settings: Settings, log: Logger): Promise<Service> {
-  const connection = await connect(settings, {
-    migrate: "always",
-    onProgress: (message) => log.info(message),
-    onIdleError: (error) => log.warn({ err: error }, "an idle database connection ended"),
-  });
+  const connection = await connect(
+    { ...settings, pool: sharePool(settings).api },
+    {
+      migrate: "always",
+      onProgress: (message) => log.info(message),
+      onIdleError: (error) => log.warn({ err: error }, "an idle database connection ended"),
+    },
+  );
   const stops: (() => Promise<void>)[] = [() => connection.close()];
   const stop = async () => {
-    for (const one of stops.toReversed()) await one();
+    for (const one of stops.toReversed()) {
+      // One part that cannot stop must not keep the next from it.
+      await one().catch((error: unknown) => log.error({ err: error }, "a part did not stop cleanly"));
+    }
   };
   try {
     return await startParts(settings, connection, log, stops, stop);
@@ -68,7 +74,8 @@ async function startParts(
   const notificationsOn = !settings.destinations.empty;
   let engine: Engine | undefined;
   if (settings.role !== "api" && notificationsOn) {
-    engine = new Engine({ ...connection, sender, settings, metrics, log });
+    const db = settings.role === "all" ? connection.openPool(sharePool(settings).engine) : connection.db;
+    engine = new Engine({ ...connection, db, sender, settings, metrics, log });
   }
   if (!notificationsOn) {
     log.warn("notifications are off: TAISCE_NOTIFY_DESTINATIONS names no host that projects may send to");
@@ -129,6 +136,13 @@ function apiParts(settings: Settings, { db, namespace }: Connection, audit: Audi
       rateLimit: settings.rateLimit,
     }),
   };
+}
+
+/** Half and half: requests that are slow or many must not keep deliveries from the database. */
+function sharePool({ pool, role, destinations }: Settings): { api: number; engine: number } {
+  if (role !== "all" || destinations.empty) return { api: pool, engine: pool };
+  const api = Math.max(1, Math.floor(pool / 2));
+  return { api, engine: Math.max(1, pool - api) };
 }
 
 /** On an empty embedded database: the project `default` with one read-write credential. */

@@ -164,7 +164,8 @@ export const settingsSchema = z.object({
   pool: setting(wholeNumber(1, 1_000).default(10), {
     variable: "TAISCE_POOL",
     shown: "`10`",
-    meaning: "Connections in the pool; the listener's own session comes on top.",
+    meaning:
+      "Connections in the pool, shared half and half between the API and deliveries where one process does both; the listener's own session comes on top.",
   }),
   rateLimit: setting(wholeNumber(1, 1_000_000).default(200), {
     variable: "TAISCE_RATE_LIMIT",

@@ -5,6 +5,7 @@ import { isConflict } from "../database/sqlstate.ts";
 import type { Owed } from "../notifications/deliveries.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import { worthALine } from "../telemetry/sparingly.ts";
 import { parseSignal, type Signal } from "./signal.ts";
 
 /** Signals of one statement. */
@@ -31,6 +32,7 @@ export class Intake {
   /** While coalescing: the newest signal of each project that is being gathered. */
   readonly #gathered = new Map<string, Signal>();
   #owing: Promise<void> | undefined;
+  #unreadable = 0;
   #stopped = false;
 
   constructor(options: IntakeOptions) {
@@ -43,7 +45,15 @@ export class Intake {
     const signal = parseSignal(payload);
     if (signal === undefined) {
       this.#options.metrics.signals.inc({ outcome: "unreadable" });
-      this.#options.log.warn({ bytes: payload.length }, "a NOTIFY payload is no signal and was ignored");
+      this.#unreadable++;
+      // Any role in the database may NOTIFY anything: it must not be able to fill the log.
+      if (worthALine(this.#unreadable)) {
+        const { length: bytes } = payload;
+        this.#options.log.warn(
+          { bytes, count: this.#unreadable },
+          "a NOTIFY payload is no signal and was ignored",
+        );
+      }
       return;
     }
     this.#options.metrics.signals.inc({ outcome: "taken" });

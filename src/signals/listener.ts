@@ -2,6 +2,7 @@
 // time limit, and a new session, for ever, whenever one ends. Being deaf costs latency and nothing
 // else, because what is owed is looked up at every (re)connect and on a timer.
 import type { Logger } from "../telemetry/log.ts";
+import { worthALine } from "../telemetry/sparingly.ts";
 import { reconnectDelay } from "./backoff.ts";
 import { ListenerSession, type SessionOptions } from "./listener-session.ts";
 
@@ -57,8 +58,7 @@ export class Listener {
       if (this.#stopped) return;
       failures = heard ? 1 : failures + 1;
       const wait = reconnectDelay(failures);
-      // At the start of an outage and then ever more rarely, not at every try.
-      if (Number.isInteger(Math.log2(failures))) {
+      if (worthALine(failures)) {
         this.#options.log.warn({ reason, failures, wait_ms: wait }, "not listening; polling meanwhile");
       }
       await this.#pause(wait);

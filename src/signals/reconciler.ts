@@ -3,6 +3,7 @@
 import type { Owed } from "../notifications/deliveries.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import { worthALine } from "../telemetry/sparingly.ts";
 import { reconnectDelay } from "./backoff.ts";
 
 /** How often watermarks are polled while nobody listens. */
@@ -70,16 +71,18 @@ export class Reconciler {
       for (;;) {
         const owed = await this.#options.reconcile();
         if (owed.left > 0) this.#options.onLeft();
-        if (owed.written === 0 || this.#stopped) break;
-        metrics.owed.inc({ by: "reconciler" }, owed.written);
-        log.debug({ written: owed.written }, "owed what no signal brought");
+        if (owed.written > 0) {
+          metrics.owed.inc({ by: "reconciler" }, owed.written);
+          log.debug({ written: owed.written }, "owed what no signal brought");
+        }
+        if (!owed.more || this.#stopped) break;
       }
       this.#failures = 0;
       return hearing() ? intervalMs : Math.min(intervalMs, DEAF_INTERVAL_MS);
     } catch (error) {
       this.#failures++;
       const wait = Math.max(DEAF_INTERVAL_MS, reconnectDelay(this.#failures));
-      if (Number.isInteger(Math.log2(this.#failures))) {
+      if (worthALine(this.#failures)) {
         log.warn({ err: error, failures: this.#failures }, "watermarks could not be compared; trying again");
       }
       return wait;

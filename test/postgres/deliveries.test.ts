@@ -165,10 +165,10 @@ describe("claiming", () => {
 
   it("says how long until something is due", async () => {
     const bench = await engineBench({ leaseMs: 60_000 });
-    expect(await bench.deliveries.nextDueMs()).toBeUndefined();
+    expect(await bench.deliveries.nextDueMs("-infinity")).toBeUndefined();
     await bench.endpoint("/a");
     await bench.owe([signal(1n)], room());
-    const wait = (await bench.deliveries.nextDueMs()) ?? 0;
+    const wait = (await bench.deliveries.nextDueMs("-infinity")) ?? 0;
     expect(wait).toBeGreaterThan(50_000);
     expect(wait).toBeLessThanOrEqual(60_000);
   });
@@ -197,6 +197,29 @@ describe("recording", () => {
     expect((await bench.states())[0]).toMatchObject({ state: "delivered", last_status: 204, attempts: 2 });
   });
 
+  it("leaves out a row that somebody holds, says so, and does not wait for it", async () => {
+    const bench = await engineBench({ leaseMs: 60_000 });
+    await bench.endpoint("/a");
+    const { claims } = await bench.owe([signal(1n), signal(2n)], room());
+    const outcomes = claims.map(({ deliveryId, lease }) => ({
+      deliveryId,
+      lease,
+      verdict: "delivered" as const,
+      status: 200,
+    }));
+    await bench.db.transaction(async (holder) => {
+      await holder.query(
+        `SELECT FROM ${bench.namespace.sql}.notification_delivery WHERE delivery_id = $1 FOR UPDATE`,
+        [claims[0]?.deliveryId],
+      );
+      const { recorded, locked } = await bench.deliveries.record(outcomes);
+      expect([...recorded]).toEqual([claims[1]?.deliveryId]);
+      expect([...locked]).toEqual([claims[0]?.deliveryId]);
+    });
+    expect((await bench.deliveries.record(outcomes)).recorded.size).toBe(1);
+    expect((await bench.states()).map(({ state }) => state)).toEqual(["delivered", "delivered"]);
+  });
+
   it("gives a released claim back, due at once and uncounted, under a new lease", async () => {
     const bench = await engineBench({ leaseMs: 60_000 });
     await bench.endpoint("/a");
@@ -218,7 +241,7 @@ describe("recording", () => {
       { deliveryId, lease, verdict: "retry", status: 503, error: "destination answered 503", waitMs: 80_000 },
     ]);
     expect(await bench.deliveries.claim(room())).toMatchObject({ claims: [], more: false });
-    const wait = (await bench.deliveries.nextDueMs()) ?? 0;
+    const wait = (await bench.deliveries.nextDueMs("-infinity")) ?? 0;
     expect(wait).toBeGreaterThan(70_000);
     expect(wait).toBeLessThanOrEqual(80_000);
     expect((await bench.states())[0]).toMatchObject({
@@ -243,7 +266,7 @@ describe("an endpoint that is disabled", () => {
     ).toBe(0);
     expect(await bench.owe([signal(3n)], room())).toMatchObject({ written: 0 });
     expect(await bench.deliveries.claim(room())).toMatchObject({ claims: [] });
-    expect(await bench.deliveries.nextDueMs()).toBeUndefined();
+    expect(await bench.deliveries.nextDueMs("-infinity")).toBeUndefined();
   });
 
   it("has a row superseded that was being owed in the same moment", async () => {
@@ -257,6 +280,25 @@ describe("an endpoint that is disabled", () => {
     );
     expect(await bench.deliveries.claim(room())).toMatchObject({ claims: [], superseded: 1 });
     expect((await bench.states())[0]).toMatchObject({ state: "superseded", attempts: 0 });
+  });
+});
+
+describe("an endpoint that is registered anew", () => {
+  it("is not sent what was owed to it before", async () => {
+    const bench = await engineBench();
+    const id = await bench.endpoint("/a");
+    await bench.owe([signal(1n)], room(0));
+    const { deliveries } = bench;
+    await bench.disable(id);
+    // As an owing statement leaves it that read the endpoint just before the disabling committed.
+    await bench.db.query(
+      `UPDATE ${bench.namespace.sql}.notification_delivery SET superseded_at = NULL, next_attempt_at = now()`,
+    );
+    expect(await bench.endpoint("/a")).toBe(id);
+    await bench.db.query(
+      `UPDATE ${bench.namespace.sql}.notification_delivery SET superseded_at = NULL, next_attempt_at = now()`,
+    );
+    expect(await deliveries.claim(room())).toMatchObject({ claims: [], superseded: 1 });
   });
 });
 

@@ -54,7 +54,7 @@ export async function engineBench(
       for (const { formedThrough } of signals) await formation.advance("p1", { formedThrough });
       return deliveries.owe(signals, free);
     },
-    record: async (outcomes) => (await deliveries.record(outcomes)).size,
+    record: async (outcomes) => (await deliveries.record(outcomes)).recorded.size,
     async endpoint(path, deliver = "every") {
       const result = await endpoints.register(PRINCIPAL, `https://localhost${path}`, deliver);
       if (result.kind !== "registered") throw new Error(result.kind);

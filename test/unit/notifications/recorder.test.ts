@@ -1,4 +1,5 @@
 // The recorder's batching, with the statement's timing under the test's control.
+import pg from "pg";
 import { describe, expect, it } from "vitest";
 import { DatabaseUnavailable } from "../../../src/database/database.ts";
 import type { Outcome } from "../../../src/notifications/deliveries.ts";
@@ -13,6 +14,9 @@ const outcome = (deliveryId: string, more: Partial<Outcome> = {}): Outcome => ({
   ...more,
 });
 
+/** An error as PostgreSQL reports it, with its SQLSTATE. */
+const refused = (code: string) => Object.assign(new pg.DatabaseError("refused", 0, "error"), { code });
+
 /** A recorder whose statements end when the test says so. */
 function controlled() {
   const batches: { ids: string[]; end: (error?: Error) => void }[] = [];
@@ -25,7 +29,10 @@ function controlled() {
             ids: outcomes.map(({ deliveryId }) => deliveryId),
             end: (error) =>
               error === undefined
-                ? resolve(new Set(outcomes.map(({ deliveryId }) => deliveryId)))
+                ? resolve({
+                    recorded: new Set(outcomes.map(({ deliveryId }) => deliveryId)),
+                    locked: new Set(),
+                  })
                 : reject(error),
           });
         }),
@@ -76,12 +83,65 @@ describe("the recorder", () => {
   it("does not let one outcome that PostgreSQL refuses hold up the others", async () => {
     const { recorder, batch, batches } = controlled();
     for (const id of ["good", "bad", "fine"]) recorder.add(outcome(id));
-    (await batch(0)).end(new Error("violates check constraint"));
+    (await batch(0)).end(refused("23514"));
     (await batch(1)).end();
-    (await batch(2)).end(new Error("violates check constraint"));
+    (await batch(2)).end(refused("23514"));
     (await batch(3)).end();
     expect(batches.slice(1).map(({ ids }) => ids)).toEqual([["good"], ["bad"], ["fine"]]);
     expect(await recorder.flush(1_000)).toBe(0);
+  });
+
+  it("keeps outcomes through errors that pass: disk full, read-only, cancelled, locked", async () => {
+    for (const code of ["53100", "25006", "57014", "55P03", "40P01"]) {
+      const { recorder, batch } = controlled();
+      recorder.add(outcome("d1"));
+      (await batch(0)).end(refused(code));
+      expect((await batch(1)).ids, code).toEqual(["d1"]);
+      (await batch(1)).end();
+    }
+  });
+
+  it("keeps what somebody holds locked, and lets the others through", async () => {
+    const batches: string[][] = [];
+    let held = true;
+    const recorder = new Recorder({
+      deliveries: {
+        record: async (outcomes) => {
+          const ids = outcomes.map(({ deliveryId }) => deliveryId);
+          batches.push(ids);
+          const locked = new Set(ids.filter((id) => held && id === "held"));
+          return { recorded: new Set(ids.filter((id) => !locked.has(id))), locked };
+        },
+      },
+      onRetry: () => {},
+      ...quiet(),
+    });
+    for (const id of ["held", "free"]) recorder.add(outcome(id));
+    await until("the first batch", () => batches.length === 1);
+    held = false;
+    await until("the locked one again", () => batches.length === 2);
+    expect(batches).toEqual([["held", "free"], ["held"]]);
+    expect(await recorder.flush(1_000)).toBe(0);
+  });
+
+  it("does nothing more once it was flushed, so that the process can end", async () => {
+    let tries = 0;
+    const recorder = new Recorder({
+      deliveries: {
+        record: async () => {
+          tries++;
+          throw new DatabaseUnavailable(new Error("no connection"));
+        },
+      },
+      onRetry: () => {},
+      ...quiet(),
+    });
+    recorder.add(outcome("d1"));
+    await recorder.flush(20);
+    const before = tries;
+    recorder.add(outcome("d2"));
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    expect(tries).toBe(before);
   });
 
   it("does not hammer a database that refuses while it flushes", async () => {

@@ -5,7 +5,7 @@ import { Sweeper } from "../../../src/notifications/sweeper.ts";
 import { quiet } from "../../support/quiet.ts";
 import { until } from "../../support/until.ts";
 
-const NOTHING: Due = { claims: [], parked: 0, superseded: 0, more: false };
+const NOTHING: Due = { claims: [], parked: 0, superseded: 0, more: false, lookedAt: "infinity" };
 const claimOf = (endpointId: string) => ({ endpointId }) as Claim;
 
 let stop: (() => Promise<void>) | undefined;
@@ -28,10 +28,8 @@ function scripted(script: {
         return script.claim?.() ?? Promise.resolve(NOTHING);
       },
       nextDueMs: script.nextDueMs ?? (async () => undefined),
-      expire: async () => 0,
     },
     dispatcher: { room: script.room, fill: (claim) => claim(script.room()) as never },
-    retentionMs: 1_000,
     ...quiet(),
   });
   stop = () => sweeper.stop();
@@ -94,10 +92,8 @@ describe("the sweeper", () => {
         await new Promise((resolve) => setTimeout(resolve, 80));
         return NOTHING;
       },
-      nextDueMs: async () => {
-        const wait = dueAt - performance.now();
-        return wait > 0 ? wait : undefined;
-      },
+      // It was not due when the statement looked, so it is what to wait for, also where it is due by now.
+      nextDueMs: async () => dueAt - performance.now(),
     });
     await until("the claim for it", () => seen.claims === 2, 1_000);
   });
@@ -135,6 +131,22 @@ describe("the sweeper", () => {
     for (let n = 0; n < 20; n++) {
       sweeper.onRoom("other");
       await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+    expect(seen.claims).toBe(1);
+  });
+
+  it("asks a database that is down no faster, however much room comes free", async () => {
+    const { sweeper, seen } = scripted({
+      room: () => ({ ...free, busy: [{ endpointId: "e1", room: 0 }] }),
+      claim: async () => {
+        throw new Error("no connection");
+      },
+    });
+    await until("the first claim", () => seen.claims === 1);
+    for (let n = 0; n < 50; n++) {
+      sweeper.onRoom("e1");
+      sweeper.wake();
+      await new Promise((resolve) => setTimeout(resolve, 5));
     }
     expect(seen.claims).toBe(1);
   });

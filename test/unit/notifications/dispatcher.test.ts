@@ -1,0 +1,118 @@
+// The dispatcher's room: in all, for each endpoint, and for one that keeps failing.
+import { describe, expect, it } from "vitest";
+import type { Outcome as SendOutcome } from "../../../src/egress/index.ts";
+import type { Claim, Outcome } from "../../../src/notifications/deliveries.ts";
+import { Dispatcher } from "../../../src/notifications/dispatcher.ts";
+import { quiet } from "../../support/quiet.ts";
+import { until } from "../../support/until.ts";
+
+const ACCEPTED: SendOutcome = { kind: "accepted", status: 200 };
+const UNAVAILABLE: SendOutcome = {
+  kind: "failed",
+  category: "destination answered 503",
+  status: 503,
+  retryable: true,
+};
+
+let ids = 0;
+const claimOf = (endpointId: string, attempts = 1): Claim => ({
+  deliveryId: `00000000-0000-4000-8000-${String(ids++).padStart(12, "0")}`,
+  endpointId,
+  url: "https://localhost/",
+  secret: Buffer.alloc(32),
+  attempts,
+  lease: 1,
+  databaseMs: 1_789_128_260_000,
+  news: {
+    scope: "p1",
+    formedThrough: 1n,
+    storedThrough: 1n,
+    parkedTurns: 0,
+    occurredAt: "2026-09-11T09:44:20Z",
+  },
+});
+
+/** A dispatcher whose attempts end when the test says so. */
+function controlled(options: { concurrency?: number; maxAttempts?: number } = {}) {
+  const sends: { end: (outcome: SendOutcome) => void }[] = [];
+  const outcomes: Outcome[] = [];
+  const freed: string[] = [];
+  const dispatcher = new Dispatcher({
+    sender: {
+      post: (_url, _headers, _body, signal) =>
+        new Promise((resolve) => {
+          sends.push({ end: resolve });
+          signal?.addEventListener("abort", () => resolve({ kind: "aborted" }));
+        }),
+    },
+    recorder: { add: (outcome) => outcomes.push(outcome) },
+    concurrency: options.concurrency ?? 10,
+    endpointConcurrency: 4,
+    maxAttempts: options.maxAttempts ?? 6,
+    backoffMs: 5_000,
+    onRoom: (endpointId) => freed.push(endpointId),
+    ...quiet(),
+  });
+  const fill = (...claims: Claim[]) => dispatcher.fill(async () => ({ claims }));
+  return { dispatcher, sends, outcomes, freed, fill };
+}
+
+describe("the dispatcher", () => {
+  it("never makes more attempts to one endpoint than its cap, also where statements overlapped", async () => {
+    const { dispatcher, sends, outcomes } = controlled({ concurrency: 20 });
+    const claims = () => Array.from({ length: 4 }, () => claimOf("e1"));
+    const gate = Promise.withResolvers<void>();
+    // Both statements looked while nothing was under way.
+    const fills = [claims(), claims()].map((four) =>
+      dispatcher.fill(async () => {
+        await gate.promise;
+        return { claims: four };
+      }),
+    );
+    gate.resolve();
+    await Promise.all(fills);
+    expect(sends.length).toBe(4);
+    expect(outcomes.map(({ verdict }) => verdict)).toEqual(["released", "released", "released", "released"]);
+    expect(dispatcher.room()).toMatchObject({ total: 16, busy: [{ endpointId: "e1", room: 0 }] });
+  });
+
+  it("sets the total aside while a statement runs", async () => {
+    const { dispatcher } = controlled();
+    const gate = Promise.withResolvers<void>();
+    const filling = dispatcher.fill(async () => {
+      await gate.promise;
+      return { claims: [] };
+    });
+    expect(dispatcher.room().total).toBe(0);
+    gate.resolve();
+    await filling;
+    expect(dispatcher.room().total).toBe(10);
+  });
+
+  it("tries a failing endpoint with one attempt at a time until one lands", async () => {
+    for (const maxAttempts of [6, 1]) {
+      const { dispatcher, sends, outcomes, freed, fill } = controlled({ maxAttempts });
+      await fill(claimOf("e1"));
+      sends[0]?.end(UNAVAILABLE);
+      await until("the outcome", () => outcomes.length === 1);
+      expect(outcomes[0]?.verdict).toBe(maxAttempts === 1 ? "parked" : "retry");
+      expect(dispatcher.room().busy).toEqual([{ endpointId: "e1", room: 1 }]);
+      await fill(claimOf("e1"));
+      expect(dispatcher.room().busy).toEqual([{ endpointId: "e1", room: 0 }]);
+      sends[1]?.end(ACCEPTED);
+      await until("the outcome", () => outcomes.length === 2);
+      expect(dispatcher.room().busy).toEqual([]);
+      expect(freed).toEqual(["e1", "e1"]);
+    }
+  });
+
+  it("while draining gives back what a late statement claims, and what does not end in time", async () => {
+    const { dispatcher, sends, outcomes, fill } = controlled();
+    await fill(claimOf("e1"));
+    const drained = dispatcher.drain(20);
+    await fill(claimOf("e2"));
+    await drained;
+    expect(sends.length).toBe(1);
+    expect(outcomes.map(({ verdict }) => verdict)).toEqual(["released", "released"]);
+  });
+});
