@@ -46,10 +46,11 @@ BEGIN
 END
 $$;
 
--- ALWAYS: session_replication_role = replica does not open a way around it.
+-- Per statement, so that one that meets no row is refused as well; per row, for what reaches the table
+-- through a parent. ALWAYS: session_replication_role = replica does not open a way around either.
+CREATE TRIGGER audit_entry_no_statement BEFORE UPDATE OR DELETE OR TRUNCATE ON {schema}.audit_entry
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.audit_entry_is_append_only();
+ALTER TABLE {schema}.audit_entry ENABLE ALWAYS TRIGGER audit_entry_no_statement;
 CREATE TRIGGER audit_entry_no_change BEFORE UPDATE OR DELETE ON {schema}.audit_entry
     FOR EACH ROW EXECUTE FUNCTION {schema}.audit_entry_is_append_only();
 ALTER TABLE {schema}.audit_entry ENABLE ALWAYS TRIGGER audit_entry_no_change;
-CREATE TRIGGER audit_entry_no_truncate BEFORE TRUNCATE ON {schema}.audit_entry
-    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.audit_entry_is_append_only();
-ALTER TABLE {schema}.audit_entry ENABLE ALWAYS TRIGGER audit_entry_no_truncate;

@@ -1,4 +1,7 @@
 -- The log of turns, the watermark over it, and the four functions a memory service calls.
+--
+-- The functions run with their caller's rights and a search_path of their own, so that no schema the
+-- caller happens to have in front can put its operators into them.
 
 CREATE TABLE {schema}.watermark (
     scope          text        PRIMARY KEY REFERENCES {schema}.project (scope) ON DELETE CASCADE,
@@ -12,10 +15,13 @@ CREATE TABLE {schema}.watermark (
 -- what they change.
 ) WITH (fillfactor = 50);
 
+-- For every writer, plain UPDATEs included: when it advanced, and that what is formed is stored.
+-- Nothing in here depends on the writer's search_path.
 CREATE FUNCTION {schema}.watermark_stamp() RETURNS trigger
     LANGUAGE plpgsql AS $$
 BEGIN
     NEW.advanced_at := pg_catalog.now();
+    NEW.stored_through := GREATEST(NEW.stored_through, NEW.formed_through);
     RETURN NEW;
 END
 $$;
@@ -51,12 +57,14 @@ BEGIN
     RETURN NULL;
 END
 $$;
+-- Or anyone could put it on a table of his own and have a cast of his own run with the owner's rights.
+REVOKE ALL ON FUNCTION {schema}.project_gets_watermark() FROM PUBLIC;
 
 CREATE TRIGGER project_gets_watermark AFTER INSERT ON {schema}.project
     FOR EACH ROW EXECUTE FUNCTION {schema}.project_gets_watermark();
 
 CREATE FUNCTION {schema}.append_turn(scope text) RETURNS bigint
-    LANGUAGE plpgsql AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     next_offset bigint;
 BEGIN
@@ -75,16 +83,17 @@ $$;
 -- Ends one turn as formed or parked and recomputes the watermark from the log. Called only by the two
 -- functions below, which the caller names.
 CREATE FUNCTION {schema}.end_turn(scope text, log_offset bigint, formed boolean) RETURNS bigint
-    LANGUAGE plpgsql AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     mark        {schema}.watermark%ROWTYPE;
     turn        {schema}.turn%ROWTYPE;
+    before      bigint;
     gap         bigint;
     through     bigint;
     parked_diff integer := 0;
 BEGIN
     -- One ender at a time in a project: what is read below cannot change before the commit.
-    SELECT * INTO mark FROM {schema}.watermark w WHERE w.scope = end_turn.scope FOR UPDATE;
+    SELECT * INTO mark FROM {schema}.watermark w WHERE w.scope = end_turn.scope FOR NO KEY UPDATE;
     IF FOUND THEN
         SELECT * INTO turn FROM {schema}.turn t
         WHERE t.scope = end_turn.scope AND t.log_offset = end_turn.log_offset;
@@ -99,26 +108,43 @@ BEGIN
         RETURN mark.formed_through;
     END IF;
     IF formed THEN
-        UPDATE {schema}.turn t SET formed_at = pg_catalog.now(), parked_at = NULL
+        UPDATE {schema}.turn t SET formed_at = now(), parked_at = NULL
         WHERE t.scope = end_turn.scope AND t.log_offset = end_turn.log_offset;
         IF turn.parked_at IS NOT NULL THEN
             parked_diff := -1;
         END IF;
     ELSE
-        UPDATE {schema}.turn t SET parked_at = pg_catalog.now()
+        UPDATE {schema}.turn t SET parked_at = now()
         WHERE t.scope = end_turn.scope AND t.log_offset = end_turn.log_offset;
         parked_diff := 1;
     END IF;
 
-    -- Index turn_unformed_idx; no row means the whole log has ended.
+    -- Index turn_unformed_idx, from the watermark on: below it lie the entries of turns that formed, and
+    -- stepping over those that no vacuum could remove yet costs ever more. No row: all have ended.
+    before := COALESCE(mark.formed_through, -1);
     SELECT t.log_offset INTO gap FROM {schema}.turn t
-    WHERE t.scope = end_turn.scope AND t.formed_at IS NULL AND t.parked_at IS NULL
+    WHERE t.scope = end_turn.scope AND t.log_offset > before AND t.formed_at IS NULL AND t.parked_at IS NULL
     ORDER BY t.log_offset LIMIT 1;
-    through := NULLIF(COALESCE(gap - 1, mark.stored_through), -1);
 
+    -- As far as the turns follow each other without a hole: an offset that was stored elsewhere and only
+    -- reported by advance_watermark has no row, and nothing here says that it formed. Each turn is
+    -- passed once; at a hole the first condition ends it at once. Index turn_pkey.
+    IF before < mark.stored_through AND (gap IS NULL OR gap - 1 > before) THEN
+        SELECT max(run.log_offset) INTO through
+        FROM (
+            SELECT t.log_offset, row_number() OVER (ORDER BY t.log_offset) AS nth
+            FROM {schema}.turn t
+            WHERE (SELECT true FROM {schema}.turn n WHERE n.scope = end_turn.scope AND n.log_offset = before + 1)
+              AND t.scope = end_turn.scope AND t.log_offset > before
+              AND t.log_offset <= COALESCE(gap - 1, mark.stored_through)
+        ) run
+        WHERE run.log_offset - run.nth = before;
+    END IF;
+
+    -- Written also where nothing changed: at REPEATABLE READ it is what makes two enders collide.
     UPDATE {schema}.watermark w
     SET formed_through = GREATEST(w.formed_through, through),
-        parked_turns = GREATEST(w.parked_turns + parked_diff, 0)
+        parked_turns = LEAST(GREATEST(w.parked_turns::bigint + parked_diff, 0), 2147483647)
     WHERE w.scope = end_turn.scope
     RETURNING w.formed_through INTO through;
     RETURN through;
@@ -126,21 +152,27 @@ END
 $$;
 
 CREATE FUNCTION {schema}.form_turn(scope text, log_offset bigint) RETURNS bigint
-    LANGUAGE sql AS $$ SELECT {schema}.end_turn(scope, log_offset, true) $$;
+    RETURN {schema}.end_turn(scope, log_offset, true);
 
 CREATE FUNCTION {schema}.park_turn(scope text, log_offset bigint) RETURNS bigint
-    LANGUAGE sql AS $$ SELECT {schema}.end_turn(scope, log_offset, false) $$;
+    RETURN {schema}.end_turn(scope, log_offset, false);
 
 -- For a memory service with a log of its own. Every number moves forward only, so that reports may
--- arrive late, twice or out of order; what is formed is stored.
+-- arrive late, twice or out of order; what is formed is stored, and -1 says as null does: none yet.
 CREATE FUNCTION {schema}.advance_watermark(
     scope          text,
     formed_through bigint,
     stored_through bigint  DEFAULT NULL,
     parked_turns   integer DEFAULT NULL
 ) RETURNS boolean
-    LANGUAGE plpgsql AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF advance_watermark.formed_through < 0 THEN
+        advance_watermark.formed_through := NULL;
+    END IF;
+    IF advance_watermark.stored_through < 0 THEN
+        advance_watermark.stored_through := NULL;
+    END IF;
     -- GREATEST passes over nulls; no row means nothing moved, or no such project.
     UPDATE {schema}.watermark w
     SET stored_through = GREATEST(w.stored_through, advance_watermark.stored_through,

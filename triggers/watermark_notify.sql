@@ -2,7 +2,8 @@
 -- Replaced whole whenever this file or the channel changes.
 --
 -- Failure policy: fail open. A signal is a hint, and the reconciler finds what a missing one missed;
--- nothing in here may fail, slow or roll back the writer. So the function runs with its owner's rights
+-- nothing in here may fail, slow or roll back the writer. (What PostgreSQL itself refuses at COMMIT is out
+-- of its hands: NOTIFY with a full queue, or in a prepared transaction.) So the function runs with its owner's rights
 -- (the writer may have none here), resolves every name by itself, and computes in numeric, where the
 -- largest bigint does not overflow. A project without endpoints takes no NOTIFY and so never waits for
 -- the lock that orders notifying commits.
@@ -29,6 +30,8 @@ EXCEPTION WHEN OTHERS THEN
     RETURN NULL;
 END
 $$;
+-- Or anyone could put it on a table of his own and have a cast of his own run with the owner's rights.
+REVOKE ALL ON FUNCTION {schema}.watermark_notify() FROM PUBLIC;
 
 CREATE OR REPLACE TRIGGER watermark_notify_insert AFTER INSERT ON {schema}.watermark
     FOR EACH ROW WHEN (NEW.formed_through IS NOT NULL)

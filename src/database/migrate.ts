@@ -8,11 +8,14 @@ import { SQLSTATE, sqlState } from "./sqlstate.ts";
 /** Any fixed number, distinct from other programs' first advisory lock key; the second is the namespace. */
 const LOCK_CLASS = 1_952_541_539;
 
-/** A migration waits this long for a table in use before it gives way and tries again. */
+/**
+ * A migration waits this long for a table in use, then lets those pass who have queued up behind it, and
+ * tries again. Half a minute in all.
+ */
 const LOCK_TIMEOUT_MS = 5_000;
 const LOCK_TRIES = 6;
 
-/** The files and the record in the database disagree; the message names the file and what to do. */
+/** The schema cannot be brought to this version; the message names the file and what to do. */
 export class SchemaMismatch extends Error {
   override readonly name = "SchemaMismatch";
 }
@@ -24,8 +27,9 @@ export interface MigrateOptions {
   /** `install` puts triggers up to date, `keep` leaves them as they are, `remove` drops them. */
   triggers: "install" | "keep" | "remove";
   applicationName: string;
-  /** For tests: another set of files. */
+  /** For tests: another set of files, and a shorter wait for a table in use. */
   root?: string;
+  lockTimeoutMs?: number;
 }
 
 export interface MigrateResult {
@@ -44,7 +48,8 @@ interface Recorded {
  * Applies what is missing, all of it or nothing. Where everything is current it only reads, so a role
  * without rights to change the schema can start the service.
  *
- * @throws SchemaMismatch where an applied file was edited or is missing, or the schema is newer.
+ * @throws SchemaMismatch where an applied file was edited or is missing, the schema is newer, or a table
+ * stays in use.
  */
 export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
   const files = readSchemaFiles(options.namespace, options.channel, options.root);
@@ -85,12 +90,18 @@ async function applyUnderLock(
   options: MigrateOptions,
   files: SchemaFile[],
 ): Promise<MigrateResult> {
-  const { namespace, triggers } = options;
+  const { namespace, triggers, lockTimeoutMs = LOCK_TIMEOUT_MS } = options;
   for (let attempt = 1; ; attempt++) {
     try {
-      await client.query("BEGIN");
+      // The role's or the database's own defaults must not decide: a snapshot older than the lock would
+      // miss what its last holder applied, a time limit would cut long work off, and a schema in front
+      // of pg_catalog could put its own functions into what is created here.
+      await client.query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
+      await client.query(
+        "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SET LOCAL search_path = pg_catalog, pg_temp",
+      );
       await client.query("SELECT pg_advisory_xact_lock($1, hashtext($2))", [LOCK_CLASS, namespace.name]);
-      await client.query(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
+      await client.query(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
       await createRecord(client, namespace);
       const plan = planFor(files, (await readRecord(client, namespace)) ?? [], triggers);
       for (const file of plan.apply) await apply(client, namespace, file);
@@ -101,7 +112,13 @@ async function applyUnderLock(
       await client.query("ROLLBACK").catch(() => {});
       const state = sqlState(error);
       const busy = state === SQLSTATE.lockNotAvailable || state === SQLSTATE.deadlockDetected;
-      if (!busy || attempt === LOCK_TRIES) throw error;
+      if (!busy) throw error;
+      if (attempt === LOCK_TRIES) {
+        throw new SchemaMismatch(
+          `${(error as Error).message}; other sessions kept a table in use for too long: end them and migrate again`,
+          { cause: error },
+        );
+      }
     }
   }
 }

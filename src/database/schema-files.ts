@@ -3,7 +3,6 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import pg from "pg";
 import type { Namespace } from "./namespace.ts";
 
 export interface SchemaFile {
@@ -39,7 +38,14 @@ function list(directory: string, pattern: RegExp): string[] {
 }
 
 function render(text: string, namespace: Namespace, channel: string): string {
-  return text.replaceAll("{schema}", namespace.sql).replaceAll("{channel}", pg.escapeLiteral(channel));
+  // Functions, because a replacement string gives $' and $& meanings of their own.
+  return text.replaceAll("{schema}", () => namespace.sql).replaceAll("{channel}", () => literal(channel));
+}
+
+/** A string constant that holds no dollar sign: it stands inside a body quoted by those. */
+function literal(text: string): string {
+  const escapes: Record<string, string> = { "\\": "\\\\", "'": "''", $: "\\x24" };
+  return `E'${text.replace(/[\\'$]/g, (sign) => escapes[sign] ?? sign)}'`;
 }
 
 function file(kind: SchemaFile["kind"], name: string, sql: string, summed: string): SchemaFile {
