@@ -1,9 +1,18 @@
 // Deliveries as the engine sees them: owed, claimed under a lease, and ended exactly once.
 import type { Queryable } from "../database/database.ts";
 import type { Namespace } from "../database/namespace.ts";
-import type { Signal } from "../signals/signal.ts";
 import type { News } from "./payload.ts";
 import { type DeliveryStatements, deliveryStatements } from "./queries.ts";
+
+/** That a project's watermark advanced, and the numbers then. */
+export interface Advance {
+  scope: string;
+  formedThrough: bigint;
+  storedThrough: bigint;
+  /** How many turns the advance covers. */
+  formedTurns: number;
+  parkedTurns: number;
+}
 
 /** A delivery this process holds: it sends it and then says what came of it, under the same lease. */
 export interface Claim {
@@ -105,15 +114,15 @@ export class Deliveries {
     this.#maxAttempts = options.maxAttempts;
   }
 
-  /** Owes what the signals say to every live endpoint of their projects, and claims what there is room for. */
-  async owe(signals: Signal[], room: Room): Promise<Owed> {
+  /** Owes advances to every live endpoint of their projects, and claims what there is room for. */
+  async owe(advances: Advance[], room: Room): Promise<Owed> {
     const rows = await this.#db.query<OwedRow>(this.#sql.owe, [
       ...this.#roomValues(room),
-      signals.map(({ scope }) => scope),
-      signals.map(({ formedThrough }) => formedThrough),
-      signals.map(({ storedThrough }) => storedThrough),
-      signals.map(({ formedTurns }) => formedTurns),
-      signals.map(({ parkedTurns }) => parkedTurns),
+      advances.map(({ scope }) => scope),
+      advances.map(({ formedThrough }) => formedThrough),
+      advances.map(({ storedThrough }) => storedThrough),
+      advances.map(({ formedTurns }) => formedTurns),
+      advances.map(({ parkedTurns }) => parkedTurns),
     ]);
     return owedFrom(rows);
   }

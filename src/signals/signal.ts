@@ -2,16 +2,11 @@
 // and the reconciler finds what it spoke of.
 import { z } from "zod";
 import { parseExact } from "../json/exact.ts";
+import type { Advance } from "../notifications/deliveries.ts";
 import { SCOPE_PATTERN } from "../projects/projects.ts";
 
-export interface Signal {
-  scope: string;
-  formedThrough: bigint;
-  storedThrough: bigint;
-  /** How many turns the advance covers. */
-  formedTurns: number;
-  parkedTurns: number;
-}
+/** A signal speaks of one advance. */
+export type Signal = Advance;
 
 const MAX_INT4 = 2_147_483_647;
 const MAX_INT8 = 9_223_372_036_854_775_807n;
