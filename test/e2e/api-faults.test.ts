@@ -71,6 +71,8 @@ const projectsFor = (test: TestNamespace, url: string) => Promise.all(CALLS.map(
 async function otherSession(test: TestNamespace) {
   const client = new pg.Client({ connectionString: test.url });
   await client.connect();
+  // Of two sessions in a deadlock the one that looks first gives way: let it be the other one.
+  await client.query("SET deadlock_timeout = '20s'");
   await client.query("BEGIN");
   return {
     lock: (table: string, column: string, value: unknown) =>
