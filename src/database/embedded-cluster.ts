@@ -24,9 +24,15 @@ const run = promisify(execFile);
 
 const USER = "taisce";
 
-/** The embedded server cannot be had; the message says why and what to do. */
+/** The embedded server cannot be had: `reason` says why, and the message also what to do about it. */
 export class EmbeddedPostgresError extends Error {
   override readonly name = "EmbeddedPostgresError";
+  readonly reason: string;
+
+  constructor(reason: string, advice: string) {
+    super(`${reason.replace(/\.$/, "")}. ${advice}`);
+    this.reason = reason;
+  }
 }
 
 interface Binaries {
@@ -263,7 +269,8 @@ export class Cluster {
 
 function unusable(home: string, reason: string): EmbeddedPostgresError {
   return new EmbeddedPostgresError(
-    `TAISCE_DATA_DIR ${home} cannot be used: ${reason}. Name a directory this user may write to, or set DATABASE_URL.`,
+    `TAISCE_DATA_DIR ${home} cannot be used: ${reason}`,
+    "Name a directory this user may write to, or set DATABASE_URL.",
   );
 }
 
@@ -274,7 +281,8 @@ async function findBinaries(): Promise<Binaries> {
     return (await import(name)) as Binaries;
   } catch {
     throw new EmbeddedPostgresError(
-      `DATABASE_URL is not set and the embedded PostgreSQL (${name}) is not installed here. Set DATABASE_URL, or install with optional dependencies.`,
+      `the embedded PostgreSQL (${name}) is not installed here`,
+      "Set DATABASE_URL, or install with optional dependencies.",
     );
   }
 }

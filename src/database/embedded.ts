@@ -60,7 +60,8 @@ export async function startEmbeddedPostgres(options: EmbeddedOptions): Promise<E
   // Nobody else would stop what this call started and cannot use.
   if (started) await cluster.stop().catch(() => {});
   throw new EmbeddedPostgresError(
-    `The embedded PostgreSQL in ${cluster.data} did not start.${failure === "" ? "" : ` It said: ${failure}`} Its log is ${cluster.data}/taisce.log; or set DATABASE_URL.`,
+    `the embedded PostgreSQL in ${cluster.data} did not start${failure === "" ? "" : `; it said: ${failure}`}`,
+    `Its log is ${cluster.data}/taisce.log; or set DATABASE_URL.`,
   );
 }
 
@@ -87,7 +88,12 @@ async function freePort(): Promise<number> {
   return await new Promise((done, fail) => {
     const probe = createServer();
     probe.once("error", (error) =>
-      fail(new EmbeddedPostgresError(`No port on 127.0.0.1 can be had for PostgreSQL: ${error.message}`)),
+      fail(
+        new EmbeddedPostgresError(
+          `no port on 127.0.0.1 can be had for PostgreSQL: ${error.message}`,
+          "Set DATABASE_URL to another server.",
+        ),
+      ),
     );
     probe.listen(0, "127.0.0.1", () => {
       const address = probe.address();

@@ -69,11 +69,7 @@ function makeDirectory(): string {
 
 /** What went wrong, with the demo's advice: that on the service's settings, and on a log that is gone, misleads. */
 function unavailable(cause: EmbeddedPostgresError): DemoError {
-  const reason = cause.message
-    .replace(/ (Its log is|Set DATABASE_URL|Name a directory)\b.*$/, "")
-    .replace(/; a checkout or TAISCE_DATA_DIR\b.*$/, ")")
-    .replace(/^DATABASE_URL is not set and the/, "the")
-    .replace(/\.$/, "");
+  const { reason } = cause;
   const advice = reason.includes("not installed")
     ? "run npm install --include=optional"
     : "set TMPDIR to a directory that any user may enter, and run the demo again";

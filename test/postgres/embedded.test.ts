@@ -255,7 +255,7 @@ describe("a directory that cannot be used", () => {
     await expect(start(directory)).rejects.toMatchObject({
       name: "EmbeddedPostgresError",
       message: expect.stringMatching(
-        new RegExp(`${directory}/postgres did not start\\. It said: .*FATAL:.*incompatible.*taisce\\.log`),
+        new RegExp(`${directory}/postgres did not start; it said: .*FATAL:.*incompatible.*taisce\\.log`),
       ),
     });
   });
