@@ -245,7 +245,7 @@ describe("a directory that cannot be used", () => {
   it("because the password kept in it is not the server's says so at once, and leaves no server", async () => {
     const directory = usedDirectory();
     writeFileSync(join(directory, "postgres/taisce.password"), "of another database");
-    await expect(start(directory)).rejects.toThrow(/It said: password authentication failed/);
+    await expect(start(directory)).rejects.toThrow(/it said: password authentication failed/);
     expect(serverPid(directory)).toBeUndefined();
   });
 

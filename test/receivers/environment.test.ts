@@ -1,18 +1,15 @@
 // No environment variable, command-line switch or global of the process moves a request or weakens its
 // checks. Where a switch moves or weakens a plain client, that is shown beside it.
 
-import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { createAuthority } from "../../src/demo/authority.ts";
 import { CertificateAuthorityError, createSender, parseDestinations } from "../../src/egress/index.ts";
-import { answering, authority, listenTcp, receive, status } from "./harness.ts";
+import { answering, authority, listenTcp, postAlone, receive, status } from "./harness.ts";
 
 const OK = status("204 No Content");
-const LONE_SENDER = new URL("./lone-sender.ts", import.meta.url).pathname;
 const ACCEPTED = { kind: "accepted", status: 204 };
 const TLS_FAILURE = { kind: "failed", category: "tls failure", retryable: true };
 
@@ -31,18 +28,6 @@ const PROXY_WAYS: ProxyWay[] = [
   ...(NODE_CAN_USE_PROXIES ? NODES_OWN_WAYS : []),
   ["and a global dispatcher set to use it", {}, [], { globalProxy: true }, true],
 ];
-
-interface Told {
-  outcome: unknown;
-  plain: string;
-}
-
-async function postAlone(asked: object, env: NodeJS.ProcessEnv = {}, execArgv: string[] = []): Promise<Told> {
-  const args = [...execArgv, LONE_SENDER, JSON.stringify(asked)];
-  const { PATH } = process.env;
-  const { stdout } = await promisify(execFile)(process.execPath, args, { env: { PATH, ...env } });
-  return JSON.parse(stdout);
-}
 
 describe("a proxy", () => {
   it.each(PROXY_WAYS)("%s hears nothing", async (_how, env, execArgv, asked, movesFetch) => {

@@ -167,6 +167,7 @@ describe("network error", () => {
   it.each([
     ["does not resolve", async () => Promise.reject(Object.assign(new Error("x"), { code: "ENOTFOUND" }))],
     ["resolves to nothing", async () => []],
+    ["resolves to something that is no address", async () => [{ address: "localhost", family: 4 }]],
     [
       "has a resolver that refuses connections",
       async () => Promise.reject(Object.assign(new Error("x"), { code: "ECONNREFUSED" })),

@@ -69,7 +69,6 @@ describe("before an attempt", () => {
     ["IPv4 within IPv6", ["::ffff:127.0.0.1"]],
     ["link-local with a zone", ["fe80::1%eth0"]],
     ["NAT64", ["64:ff9b::7f00:1"]],
-    ["no address at all", ["localhost"]],
   ])("a name whose addresses are %s is refused whole, and nothing connects", async (_what, addresses) => {
     const listener = await listenTcp();
     const by = await sender({ permitPrivate: false, lookup: answers(addresses) });
@@ -185,6 +184,11 @@ describe("at registration", () => {
     const [destination, ms] = await timed(() => hung.vet("https://a.test/"));
     expect(destination.href).toBe("https://a.test/");
     expect(ms).toBeGreaterThan(95);
+  });
+
+  it("refuses a host off the list although the signal has fired already", async () => {
+    const signal = AbortSignal.abort(new Error("enough"));
+    await expect((await sender()).vet("https://evil.example/", signal)).rejects.toBeInstanceOf(EgressRefusal);
   });
 
   it("ends with the signal's reason when that fires first", async () => {

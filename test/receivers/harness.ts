@@ -1,10 +1,15 @@
 // Receivers that behave as a test says, byte by byte, on real sockets; and senders that trust them.
 
+import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, type TLSSocket, type TlsOptions } from "node:tls";
+import { promisify } from "node:util";
 import { afterAll } from "vitest";
 import { type Authority, createAuthority } from "../../src/demo/authority.ts";
+import { Attempt, type Check } from "../../src/egress/attempt.ts";
+import { Connections } from "../../src/egress/connections.ts";
+import { createConnector } from "../../src/egress/connector.ts";
 import {
   createSender,
   type Outcome,
@@ -12,6 +17,8 @@ import {
   type Sender,
   type SenderOptions,
 } from "../../src/egress/index.ts";
+import { createResolver } from "../../src/egress/resolver.ts";
+import { createTrust } from "../../src/egress/trust.ts";
 
 let made: Promise<Authority> | undefined;
 const open = new Set<{ close(): Promise<unknown> }>();
@@ -144,11 +151,52 @@ export function post(sender: Sender, url: string, signal?: AbortSignal): Promise
   return sender.post(url, { "content-type": "application/json" }, '{"a":1}', signal);
 }
 
+/** A sender's inside: connections that can be counted, and attempts on them whose check is the test's. */
+export async function pool({ permitsAddress = (_address: string): boolean => true } = {}) {
+  const connections = new Connections(
+    createConnector({
+      resolver: createResolver(),
+      permitsHost: () => true,
+      permitsAddress,
+      trust: createTrust((await authority()).certPem),
+    }),
+    1,
+    10,
+  );
+  open.add(connections);
+  const attempt = (origin: string, path = "/", check: Check = () => undefined) =>
+    new Promise<Outcome>((resolve) => {
+      const request = { origin, path, headers: [], body: "{}", timeoutMs: 60_000, signal: undefined };
+      new Attempt(request, connections, (_attempt, outcome) => resolve(outcome)).start(check);
+    });
+  return { attempt, connections };
+}
+
 /** Milliseconds that something took, and what came of it. */
 export async function timed<T>(act: () => Promise<T>): Promise<[result: T, ms: number]> {
   const startedAt = performance.now();
   return [await act(), performance.now() - startedAt];
 }
+
+/** What `lone-sender.ts` said: its post's outcome, and what a plain TLS client got beside it. */
+export interface Told {
+  outcome: unknown;
+  plain: string;
+}
+
+/** A post from a process of its own, for what only the environment or the command line of one can set. */
+export async function postAlone(
+  asked: object,
+  env: NodeJS.ProcessEnv = {},
+  execArgv: string[] = [],
+): Promise<Told> {
+  const args = [...execArgv, LONE_SENDER, JSON.stringify(asked)];
+  const { PATH } = process.env;
+  const { stdout } = await promisify(execFile)(process.execPath, args, { env: { PATH, ...env } });
+  return JSON.parse(stdout);
+}
+
+const LONE_SENDER = new URL("./lone-sender.ts", import.meta.url).pathname;
 
 function endOfRequest(text: string): number {
   const head = text.indexOf("\r\n\r\n");

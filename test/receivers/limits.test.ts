@@ -4,17 +4,12 @@ import { spawn } from "node:child_process";
 import events from "node:events";
 import { connect } from "node:net";
 import { describe, expect, it, vi } from "vitest";
-import { Attempt } from "../../src/egress/attempt.ts";
-import { Connections } from "../../src/egress/connections.ts";
-import { createConnector } from "../../src/egress/connector.ts";
-import type { Outcome, Sender } from "../../src/egress/index.ts";
-import { createResolver } from "../../src/egress/resolver.ts";
-import { createTrust } from "../../src/egress/trust.ts";
+import type { Sender } from "../../src/egress/index.ts";
 import {
   answering,
-  authority,
   type Listener,
   listenTcp,
+  pool,
   post,
   receive,
   sender,
@@ -101,7 +96,7 @@ describe("the time limit", () => {
 
   it("holds against informational answers without end", async () => {
     const receiver = await receive((socket) => {
-      const drip = setInterval(() => socket.write("HTTP/1.1 102 Processing\r\n\r\n".repeat(10)), 2);
+      const drip = setInterval(() => socket.write("HTTP/1.1 102 Processing\r\n\r\n"), 15);
       socket.on("close", () => clearInterval(drip));
     });
     await expectTimeout(
@@ -247,22 +242,8 @@ describe("nothing", () => {
       socket.write(OK);
       if (request.includes("/last")) socket.end();
     });
-    const connections = new Connections(
-      createConnector({
-        resolver: createResolver(),
-        permitsHost: () => true,
-        permitsAddress: () => true,
-        trust: createTrust((await authority()).certPem),
-      }),
-      1,
-      10,
-    );
-    const origin = `https://localhost:${receiver.port}`;
-    const attempt = (path: string) =>
-      new Promise<Outcome>((resolve) => {
-        const request = { origin, path, headers: [], body: "{}", timeoutMs: 60_000, signal: undefined };
-        new Attempt(request, connections, (_attempt, outcome) => resolve(outcome)).start(undefined);
-      });
+    const { attempt: attemptAt, connections } = await pool();
+    const attempt = (path: string) => attemptAt(`https://localhost:${receiver.port}`, path);
     const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
 
     const before = timers();

@@ -2,7 +2,7 @@
 
 import { networkInterfaces } from "node:os";
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import {
   type AddressClass,
   createClassifier,
@@ -152,6 +152,28 @@ describe("the class of an address", () => {
     });
     for (let i = 0; i < 100; i++) own("8.8.8.8");
     expect(reads).toBe(1);
+  });
+
+  it("is inside for every public address while this host's own cannot be read, and never throws", () => {
+    let readable = false;
+    const own = createClassifier(() => {
+      if (!readable) throw Object.assign(new Error("uv_interface_addresses"), { code: "EMFILE" });
+      return ["8.8.4.4"];
+    });
+    expect([own("8.8.8.8"), own("10.0.0.1"), own("0.0.0.0")]).toEqual(["inside", "inside", "never"]);
+    readable = true;
+    expect([own("8.8.8.8"), own("8.8.4.4")]).toEqual(["public", "inside"]);
+  });
+
+  it("goes by the list read before while a newer one cannot be read", () => {
+    vi.useFakeTimers({ toFake: ["performance"] });
+    const own = createClassifier(() => {
+      if (performance.now() >= 10_000) throw new Error("EMFILE");
+      return ["8.8.4.4"];
+    });
+    vi.advanceTimersByTime(10_000);
+    expect([own("8.8.8.8"), own("8.8.4.4")]).toEqual(["public", "inside"]);
+    vi.useRealTimers();
   });
 
   it("lets none of this very host's addresses count as public", () => {

@@ -12,11 +12,8 @@ import {
 
 const byCode: [category: FailureCategory, codes: string][] = [
   ["destination not permitted", "EGRESS_DESTINATION"],
-  ["address not permitted", "EGRESS_ADDRESS ERR_IP_BLOCKED"],
-  [
-    "timeout",
-    "EGRESS_DEADLINE ETIMEDOUT UND_ERR_CONNECT_TIMEOUT UND_ERR_HEADERS_TIMEOUT UND_ERR_BODY_TIMEOUT",
-  ],
+  ["address not permitted", "EGRESS_ADDRESS"],
+  ["timeout", "ETIMEDOUT"],
   ["connection refused", "ECONNREFUSED"],
   [
     "tls failure",

@@ -84,6 +84,8 @@ describe("the resolver", () => {
       "has a family of another kind",
       async () => [...ONE, { address: "192.0.2.2", family: "IPv4" as unknown as number }],
     ],
+    ["has something that is no address", async () => [...ONE, { address: "localhost", family: 4 }]],
+    ["has an address of the other family", async () => [...ONE, { address: "::1", family: 4 }]],
   ])("rejects alike when the look-up %s, and asks anew the next time", async (_why, answer) => {
     const { lookup, asked } = counted(answer);
     const resolver = createResolver({ lookup });
@@ -102,6 +104,43 @@ describe("the resolver", () => {
     const remembered = Array.from({ length: 1_500 }, (_, i) => resolver.cached(`n${i}`) !== undefined);
     expect(remembered.filter(Boolean)).toHaveLength(1_000);
     expect(remembered.slice(-1_000).every(Boolean)).toBe(true);
+  });
+
+  it("starts no look-up that nobody waits for any more, and does not forget who still waits", async () => {
+    const hung = Promise.withResolvers<typeof ONE>();
+    const { lookup, asked } = counted((name) =>
+      name.endsWith("hung") ? hung.promise : Promise.resolve(ONE),
+    );
+    const resolver = createResolver({ lookup, groupOf: () => "one for all" });
+    const running = [resolver.resolve("1.hung"), resolver.resolve("2.hung")];
+    const controller = new AbortController();
+    const abandoned = resolver.resolve("abandoned", controller.signal);
+    const leaver = resolver.resolve("waits", controller.signal);
+    const stayer = resolver.resolve("waits");
+    controller.abort();
+    await expect(abandoned).rejects.toMatchObject({ code: "EGRESS_UNRESOLVED" });
+    await expect(leaver).rejects.toMatchObject({ code: "EGRESS_UNRESOLVED" });
+    await expect(resolver.resolve("late", controller.signal)).rejects.toMatchObject({
+      code: "EGRESS_UNRESOLVED",
+    });
+    expect(asked).toEqual(["1.hung", "2.hung"]);
+    hung.resolve(ONE);
+    expect(await Promise.all([...running, stayer])).toEqual([ONE, ONE, ONE]);
+    expect(asked).toEqual(["1.hung", "2.hung", "waits"]);
+    expect(await resolver.resolve("abandoned")).toEqual(ONE);
+  });
+
+  it("uses the answer that came after its asker had left", async () => {
+    const late = Promise.withResolvers<typeof ONE>();
+    const { lookup, asked } = counted(() => late.promise);
+    const resolver = createResolver({ lookup });
+    const controller = new AbortController();
+    const left = resolver.resolve("a", controller.signal);
+    controller.abort();
+    await expect(left).rejects.toMatchObject({ code: "EGRESS_UNRESOLVED" });
+    late.resolve(ONE);
+    expect(await resolver.resolve("a")).toEqual(ONE);
+    expect(asked).toEqual(["a"]);
   });
 
   it("knows the system's names when nothing else is given", async () => {
