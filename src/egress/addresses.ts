@@ -122,12 +122,25 @@ const interfaceAddresses: OwnAddresses = () =>
 /**
  * A classifier that counts what `ownAddresses` lists as inside, be it public to look at: a service that
  * listens on the host's outer interface often trusts the host.
+ *
+ * Failure policy: fail closed — `ownAddresses` throws where the process has no file descriptor left. The
+ * list read before stands then; where none ever was, no address is public.
  */
 export function createClassifier(
   ownAddresses: OwnAddresses = interfaceAddresses,
 ): (address: string) => AddressClass {
-  let own: ReadonlySet<string | undefined> = new Set();
-  let readAt = Number.NEGATIVE_INFINITY;
+  let own: ReadonlySet<string | undefined> | undefined;
+  let readAt = 0;
+
+  function readOwn(): void {
+    try {
+      own = new Set(Array.from(ownAddresses(), addressKey));
+    } catch {}
+    readAt = performance.now();
+  }
+
+  // At once, while there are descriptors: a refusal for want of a list is final to its delivery.
+  readOwn();
 
   return (address) => {
     const bytes = bytesOfAddress(address);
@@ -135,11 +148,8 @@ export function createClassifier(
     if (bytes === undefined || (address.includes("%") && !isLinkLocal(bytes))) return "never";
     const verdict = classOfBytes(bytes);
     if (verdict !== "public") return verdict;
-    if (performance.now() - readAt > OWN_ADDRESSES_LIFETIME_MS) {
-      own = new Set(Array.from(ownAddresses(), addressKey));
-      readAt = performance.now();
-    }
-    return own.has(keyOf(bytes)) ? "inside" : "public";
+    if (own === undefined || performance.now() - readAt > OWN_ADDRESSES_LIFETIME_MS) readOwn();
+    return own === undefined || own.has(keyOf(bytes)) ? "inside" : "public";
   };
 }
 
@@ -153,7 +163,7 @@ function keyOf(bytes: Uint8Array): string {
 }
 
 /**
- * The class of an IP address in any text form that Node takes for one.
+ * The class of an IP address in any text form that Node takes for one. Never throws.
  *
  * Failure policy: fail closed — what is no valid address, or stands in no row, is `never`.
  */

@@ -3,7 +3,8 @@
  * answer afterwards is read in the background, a little and briefly.
  */
 import type { Dispatcher } from "undici";
-import { type Borrower, type Connection, type Connections, MAX_BODY_BYTES } from "./connections.ts";
+import { type Connection, MAX_BODY_BYTES } from "./connection.ts";
+import type { Borrower, Connections } from "./connections.ts";
 import {
   categoryOf,
   EgressError,
@@ -18,6 +19,8 @@ import { retryAfterMs } from "./retry-after.ts";
 const DRAIN_MS = 1_000;
 /** Kept connections found closed before anything was written, until the attempt counts as failed. */
 const MAX_STALE = 3;
+/** Informational answers before the real one; parsing each costs this thread some 10 µs. */
+const MAX_INFORMATIONAL = 32;
 
 export interface AttemptRequest {
   readonly origin: string;
@@ -33,6 +36,9 @@ export interface AttemptRequest {
 /** What the check before the send found: a reason not to, or nothing against it. */
 export type Verdict = FailureCategory | undefined;
 
+/** The check before the send. It may throw or reject: the attempt has then failed by that error's category. */
+export type Check = () => Verdict | Promise<Verdict>;
+
 export type Done = (attempt: Attempt, outcome: Outcome) => void;
 
 type Headers = Record<string, string | string[] | undefined>;
@@ -44,12 +50,14 @@ export class Attempt implements Borrower, Dispatcher.DispatchHandler {
   readonly #done: Done;
   #deadline: NodeJS.Timeout | undefined;
   #drainTimer: NodeJS.Timeout | undefined;
+  #givenUp: AbortController | undefined;
   #connection: Connection | undefined;
   #settled = false;
   #written = false;
   #readToEnd = false;
   #tooLong = false;
   #stale = 0;
+  #informational = 0;
 
   /** `done` is called exactly once, not before `start`. */
   constructor(request: AttemptRequest, connections: Connections, done: Done) {
@@ -58,13 +66,24 @@ export class Attempt implements Borrower, Dispatcher.DispatchHandler {
     this.#done = done;
   }
 
-  /** Starts the clock, and sends when the verdict is there. The verdict's promise must not reject. */
-  start(verdict: Verdict | Promise<Verdict>): void {
+  /** Fires when the attempt ends before its status line; for what the check waits for. */
+  get givenUp(): AbortSignal {
+    this.#givenUp ??= new AbortController();
+    return this.#givenUp.signal;
+  }
+
+  /** Starts the clock, and sends when the check has found nothing against it. */
+  start(check: Check): void {
     const { timeoutMs, signal } = this.#request;
     this.#deadline = setTimeout(onDeadline, timeoutMs, this);
     signal?.addEventListener("abort", this, { once: true });
-    if (typeof verdict === "object") verdict.then((known) => this.#proceed(known));
-    else this.#proceed(verdict);
+    try {
+      const verdict = check();
+      if (typeof verdict !== "object") this.#proceed(verdict);
+      else verdict.then((known) => this.#proceed(known)).catch((error: unknown) => this.#fail(error));
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   #proceed(verdict: Verdict): void {
@@ -77,14 +96,22 @@ export class Attempt implements Borrower, Dispatcher.DispatchHandler {
     try {
       this.#connections.borrow(this.#request.origin, this);
     } catch (error) {
-      this.cut(failed(categoryOf(error)));
+      this.#fail(error);
     }
+  }
+
+  #fail(error: unknown): void {
+    this.cut(failed(categoryOf(error)));
   }
 
   use(connection: Connection): void {
     this.#connection = connection;
     const { path, headers, body } = this.#request;
-    connection.dispatch({ method: "POST", path, headers, body }, this);
+    try {
+      connection.dispatch({ method: "POST", path, headers, body }, this);
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   /** The caller's signal fired: this object is its own listener. */
@@ -99,6 +126,7 @@ export class Attempt implements Borrower, Dispatcher.DispatchHandler {
   cut(outcome: Outcome): void {
     if (this.#settled) return;
     this.#settle(outcome);
+    this.#givenUp?.abort();
     if (this.#connection === undefined) this.#connections.withdraw(this.#request.origin, this);
     else this.#connections.drop(this.#connection);
   }
@@ -112,11 +140,19 @@ export class Attempt implements Borrower, Dispatcher.DispatchHandler {
 
   onRequestStart(): void {
     this.#written = true;
+    this.#connection?.countAnew();
   }
 
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: Headers): void {
-    // Informational answers decide nothing; 101 among them makes undici fail the request.
-    if (this.#settled || status < 200) return;
+  onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: Headers): void {
+    if (this.#settled) return;
+    if (status < 200) {
+      // They decide nothing; 101 among them makes undici fail the request.
+      this.#informational += 1;
+      if (this.#informational > MAX_INFORMATIONAL) {
+        controller.abort(new EgressError("EGRESS_DROPPED", "informational answers without end"));
+      }
+      return;
+    }
     this.#tooLong = Number(headers["content-length"]) > MAX_BODY_BYTES;
     // By then the parser has gone through what came with the head, mostly the whole answer. It is asked for
     // before the caller is told, so that a caller's next post finds this connection free.

@@ -2,22 +2,8 @@
  * Connections kept per origin and lent to one request at a time. Nothing is ever queued on a connection:
  * who finds none free waits here, where a deadline can take them out again.
  */
-import type { EventEmitter } from "node:events";
-import type { TLSSocket } from "node:tls";
-import { Client, type Dispatcher } from "undici";
+import { Connection } from "./connection.ts";
 import type { Connector } from "./connector.ts";
-import { EgressError } from "./failure.ts";
-
-/** Milliseconds a connection may lie idle, whatever the receiver offers. */
-const IDLE_MS = 4_000;
-/** Milliseconds taken off the idle time a receiver announces, so that its close does not cross a request. */
-const IDLE_MARGIN_MS = 1_000;
-/** Milliseconds after which a connection is not lent again: its address was vetted, and resolved, that long ago. */
-const LIFE_MS = 30_000;
-/** Bytes of an answer's head; given here because --max-http-header-size moves the default. */
-const MAX_HEAD_BYTES = 16_384;
-/** Bytes of an answer's body before its connection is dropped (contract section 8). */
-export const MAX_BODY_BYTES = 16_384;
 
 /** Someone who wants a connection to one origin. */
 export interface Borrower {
@@ -25,7 +11,8 @@ export interface Borrower {
   use(connection: Connection): void;
 }
 
-interface Lane {
+/** What there is for one origin. */
+export interface Lane {
   readonly origin: string;
   /** All connections that exist; never more than the limit. */
   readonly open: Set<Connection>;
@@ -36,69 +23,6 @@ interface Lane {
   readonly waiting: Set<Borrower>;
 }
 
-/**
- * One socket and the undici client that speaks HTTP/1.1 on it. It dials once: where undici would silently
- * dial again (a kept socket found dead), the request fails with EGRESS_STALE, unsent.
- */
-export class Connection {
-  readonly lane: Lane;
-  readonly #client: Client;
-  readonly #openedAt = performance.now();
-  #socket: TLSSocket | undefined;
-  #dialled = false;
-
-  constructor(lane: Lane, dial: Connector, onClosed: (connection: Connection) => void) {
-    this.lane = lane;
-    this.#client = new Client(lane.origin, {
-      connect: (target, done) => {
-        if (this.#dialled) {
-          process.nextTick(done, new EgressError("EGRESS_STALE", "the kept connection was closed"), null);
-          return;
-        }
-        this.#dialled = true;
-        this.#socket = dial(target, done);
-      },
-      allowH2: false,
-      pipelining: 1,
-      keepAliveTimeout: IDLE_MS,
-      keepAliveMaxTimeout: IDLE_MS,
-      keepAliveTimeoutThreshold: IDLE_MARGIN_MS,
-      maxHeaderSize: MAX_HEAD_BYTES,
-      maxResponseSize: MAX_BODY_BYTES,
-      // The attempt's own time limit is the only one: undici's are coarse and one sits on each phase.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    });
-    this.#client.on("disconnect", () => onClosed(this));
-    // undici's report of a handler that threw; unheard, it would end the process.
-    const events: EventEmitter = this.#client;
-    events.on("error", () => {});
-  }
-
-  dispatch(request: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
-    this.#client.dispatch(request, handler);
-  }
-
-  get lendable(): boolean {
-    const socket = this.#socket;
-    return (
-      socket !== undefined &&
-      !socket.destroyed &&
-      socket.readable &&
-      socket.writable &&
-      performance.now() - this.#openedAt < LIFE_MS
-    );
-  }
-
-  /** Ends it in whatever state it is. undici does not end a socket that is still connecting, so that is done here. */
-  destroy(): Promise<void> {
-    const error = new EgressError("EGRESS_DROPPED", "the connection was dropped");
-    const destroyed = this.#client.destroy(error);
-    this.#socket?.destroy(error);
-    return destroyed;
-  }
-}
-
 export class Connections {
   readonly #dial: Connector;
   readonly #perOrigin: number;
@@ -106,8 +30,15 @@ export class Connections {
   readonly #lanes = new Map<string, Lane>();
   /** The idle ones of all lanes, idle longest first. */
   readonly #idle = new Set<Connection>();
+  /** The draining ones of all lanes, draining longest first. */
+  readonly #draining = new Set<Connection>();
+  /** Lanes with room for someone who waits, until the turn in which it is given. */
+  readonly #withRoom = new Set<Lane>();
 
-  /** At most `perOrigin` connections to one origin, and `maxIdle` idle ones to all: past it the one idle longest ends. */
+  /**
+   * At most `perOrigin` connections to one origin, and to all together `maxIdle` that no one waits for an
+   * answer on, idle or draining.
+   */
   constructor(dial: Connector, perOrigin: number, maxIdle: number) {
     this.#dial = dial;
     this.#perOrigin = Math.max(1, perOrigin);
@@ -129,7 +60,7 @@ export class Connections {
     const lane = this.#laneOf(origin);
     const kept = this.#takeIdle(lane);
     if (kept !== undefined) borrower.use(kept);
-    else if (this.#makeRoom(lane)) borrower.use(this.#open(lane));
+    else if (lane.waiting.size === 0 && this.#makeRoom(lane)) borrower.use(this.#open(lane));
     else lane.waiting.add(borrower);
   }
 
@@ -151,7 +82,9 @@ export class Connections {
       return false;
     }
     lane.draining.add(connection);
-    return true;
+    this.#draining.add(connection);
+    this.#dropSurplus();
+    return lane.open.has(connection);
   }
 
   /** Takes back a connection whose answer was read to its end. */
@@ -163,6 +96,8 @@ export class Connections {
       return;
     }
     lane.draining.delete(connection);
+    this.#draining.delete(connection);
+    connection.countAnew();
     const next = takeFirst(lane.waiting);
     if (next !== undefined) {
       next.use(connection);
@@ -170,19 +105,42 @@ export class Connections {
     }
     lane.idle.push(connection);
     this.#idle.add(connection);
-    if (this.#idle.size > this.#maxIdle) {
-      const [oldest] = this.#idle;
-      if (oldest !== undefined) this.drop(oldest);
-    }
+    this.#dropSurplus();
   }
 
-  /** Ends a connection, whatever its state, and lets the next in line have its place. */
+  /**
+   * Ends a connection, whatever its state. Its place goes to the next in line in a later turn: where many give
+   * up at once (a deadline they share, a stop), none of them is lent a new connection just to drop it.
+   */
   drop(connection: Connection): void {
     const { lane } = connection;
     if (!this.#discard(connection)) return;
-    const next = takeFirst(lane.waiting);
-    if (next !== undefined) next.use(this.#open(lane));
-    else this.#forgetIfUnused(lane);
+    if (lane.waiting.size === 0) this.#forgetIfUnused(lane);
+    else {
+      if (this.#withRoom.size === 0) setImmediate(() => this.#giveRoom());
+      this.#withRoom.add(lane);
+    }
+  }
+
+  #giveRoom(): void {
+    const lanes = [...this.#withRoom];
+    this.#withRoom.clear();
+    for (const lane of lanes) {
+      while (lane.waiting.size > 0 && lane.open.size < this.#perOrigin) {
+        takeFirst(lane.waiting)?.use(this.#open(lane));
+      }
+      this.#forgetIfUnused(lane);
+    }
+  }
+
+  /**
+   * Past the limit the one draining longest ends; where only one drains, the one idle longest: receivers that
+   * are slow with their bodies cost the others one place, and not each other every place.
+   */
+  #dropSurplus(): void {
+    if (this.#idle.size + this.#draining.size <= this.#maxIdle) return;
+    const [oldest] = this.#draining.size > 1 || this.#idle.size === 0 ? this.#draining : this.#idle;
+    if (oldest !== undefined) this.drop(oldest);
   }
 
   /** Ends all connections; resolves once their sockets are closed. Who still waits is the caller's to settle. */
@@ -190,6 +148,7 @@ export class Connections {
     const all = [...this.#lanes.values()].flatMap((lane) => [...lane.open]);
     this.#lanes.clear();
     this.#idle.clear();
+    this.#draining.clear();
     for (const { lane } of all) {
       lane.open.clear();
       lane.waiting.clear();
@@ -227,6 +186,7 @@ export class Connections {
     const { lane } = connection;
     if (!lane.open.delete(connection)) return false;
     lane.draining.delete(connection);
+    this.#draining.delete(connection);
     if (this.#idle.delete(connection)) lane.idle.splice(lane.idle.indexOf(connection), 1);
     connection.destroy().catch(() => {});
     return true;

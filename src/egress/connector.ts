@@ -44,13 +44,8 @@ const ADDRESS_ATTEMPT_MS = 1_000;
  * since a resumed one skips the name check; HTTP/2, which may send a request again, is not offered.
  * There is no time limit here: the attempt's own one ends the socket that this returns.
  */
-export function createConnector({
-  resolver,
-  permitsHost,
-  permitsAddress,
-  trust,
-}: ConnectorOptions): Connector {
-  const lookup = guardedLookup(resolver, permitsAddress);
+export function createConnector({ resolver, permitsHost, trust, ...options }: ConnectorOptions): Connector {
+  const permitsAddress = total(options.permitsAddress);
 
   return ({ hostname, port }, done) => {
     const literal = isIP(hostname) !== 0;
@@ -65,19 +60,21 @@ export function createConnector({
       return undefined;
     }
 
-    const options: ConnectionOptions & HappyEyeballs = {
+    const closed = new AbortController();
+    const settings: ConnectionOptions & HappyEyeballs = {
       host: hostname,
       port: port === "" ? 443 : Number(port),
       ...(literal ? {} : { servername: hostname }),
-      lookup,
+      lookup: guardedLookup(resolver, permitsAddress, closed.signal),
       autoSelectFamily: true,
       autoSelectFamilyAttemptTimeout: ADDRESS_ATTEMPT_MS,
       secureContext: trust,
       rejectUnauthorized: true,
       ALPNProtocols: ["http/1.1"],
     };
-    const socket = connect(options);
+    const socket = connect(settings);
     socket.setNoDelay(true);
+    socket.once("close", () => closed.abort());
     // First in line, so it runs before the listener with which Node starts the handshake.
     socket.prependOnceListener("connect", () => checkPeer(socket, permitsAddress));
 
@@ -95,11 +92,26 @@ export function createConnector({
   };
 }
 
+/** Failure policy: fail closed — an address that cannot be judged is not permitted. */
+function total(permitsAddress: (address: string) => boolean): (address: string) => boolean {
+  return (address) => {
+    try {
+      return permitsAddress(address);
+    } catch {
+      return false;
+    }
+  };
+}
+
 /** Answers from the resolver if every address of the name is permitted: one that is not makes the name suspect. */
-function guardedLookup(resolver: Resolver, permitsAddress: (address: string) => boolean): LookupFunction {
+function guardedLookup(
+  resolver: Resolver,
+  permitsAddress: (address: string) => boolean,
+  closed: AbortSignal,
+): LookupFunction {
   return (hostname, { all }, done) => {
     // By nextTick, so that what a callback throws is not swallowed by the promise.
-    resolver.resolve(hostname).then(
+    resolver.resolve(hostname, closed).then(
       (addresses) => {
         const [first] = addresses;
         if (first === undefined || !addresses.every(({ address }) => permitsAddress(address))) {

@@ -8,6 +8,8 @@ export interface Destinations {
   readonly empty: boolean;
   /** `hostname` as in a parsed URL, an IPv6 address without its brackets. Asks no resolver. */
   permits(hostname: string): boolean;
+  /** The entry that permits it, as the list means it; undefined where none does. */
+  entryFor(hostname: string): string | undefined;
 }
 
 /** The list has entries that mean nothing, or not what they seem to. The message names each of them. */
@@ -46,20 +48,27 @@ export function parseDestinations(text: string | undefined): Destinations {
   }
   if (problems.length > 0) throw new DestinationListError(problems);
 
+  function entryFor(hostname: string): string | undefined {
+    // What a parsed URL says is already spelled like this, and mostly listed as it stands.
+    if (names.has(hostname)) return hostname;
+    if (isIP(hostname) !== 0) {
+      const key = addressKey(hostname);
+      return key !== undefined && addresses.has(key) ? key : undefined;
+    }
+    const name = toAsciiHostName(hostname);
+    if (hostNameProblem(name) !== undefined) return undefined;
+    if (names.has(name)) return name;
+    for (let dot = name.indexOf("."); dot !== -1; dot = name.indexOf(".", dot + 1)) {
+      const suffix = name.slice(dot);
+      if (suffixes.has(suffix)) return suffix;
+    }
+    return undefined;
+  }
+
   return {
     empty: names.size + suffixes.size + addresses.size === 0,
-    permits(hostname) {
-      // What a parsed URL says is already spelled like this, and mostly listed as it stands.
-      if (names.has(hostname)) return true;
-      if (isIP(hostname) !== 0) return addresses.has(addressKey(hostname) ?? "");
-      const name = toAsciiHostName(hostname);
-      if (hostNameProblem(name) !== undefined) return false;
-      if (names.has(name)) return true;
-      for (let dot = name.indexOf("."); dot !== -1; dot = name.indexOf(".", dot + 1)) {
-        if (suffixes.has(name.slice(dot))) return true;
-      }
-      return false;
-    },
+    permits: (hostname) => entryFor(hostname) !== undefined,
+    entryFor,
   };
 }
 

@@ -38,7 +38,6 @@ export type EgressCode =
   | "EGRESS_UNRESOLVED"
   | "EGRESS_PEER_UNKNOWN"
   | "EGRESS_STALE"
-  | "EGRESS_DEADLINE"
   | "EGRESS_DROPPED";
 
 /** An error of this module that is told apart by its code. Its message names no address. */
@@ -65,15 +64,6 @@ export class EgressRefusal extends EgressError {
     this.category = category;
   }
 }
-
-const TIMEOUT_CODES: ReadonlySet<string> = new Set([
-  "EGRESS_DEADLINE",
-  "ETIMEDOUT",
-  "ESOCKETTIMEDOUT",
-  "UND_ERR_CONNECT_TIMEOUT",
-  "UND_ERR_HEADERS_TIMEOUT",
-  "UND_ERR_BODY_TIMEOUT",
-]);
 
 /** Node's names for the verdicts of OpenSSL's certificate check; UNSPECIFIED is every verdict it has no name for. */
 const CERTIFICATE_CODES: ReadonlySet<string> = new Set([
@@ -111,8 +101,9 @@ const TLS_CODE = /^(?:ERR_(?:TLS|SSL|OSSL)_|EPROTO$)/;
 
 function ofCode(code: string): FailureCategory {
   if (code === "EGRESS_DESTINATION") return "destination not permitted";
-  if (code === "EGRESS_ADDRESS" || code === "ERR_IP_BLOCKED") return "address not permitted";
-  if (TIMEOUT_CODES.has(code)) return "timeout";
+  if (code === "EGRESS_ADDRESS") return "address not permitted";
+  // The kernel's; the attempt's own time limit is no error, and undici's are off.
+  if (code === "ETIMEDOUT") return "timeout";
   if (code === "ECONNREFUSED") return "connection refused";
   if (CERTIFICATE_CODES.has(code) || TLS_CODE.test(code)) return "tls failure";
   return "network error";

@@ -13,4 +13,4 @@ export {
 } from "./failure.ts";
 export type { ResolvedAddress, SystemLookup } from "./resolver.ts";
 export { createSender, type Sender, type SenderOptions } from "./sender.ts";
-export { CertificateAuthorityError } from "./trust.ts";
+export { CertificateAuthorityError, checkCertificates } from "./trust.ts";

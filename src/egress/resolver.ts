@@ -3,8 +3,10 @@
  * only, so that the check before a send and the connect right after it see the same addresses.
  */
 import { lookup } from "node:dns/promises";
+import { isIP } from "node:net";
 import { BoundedMap } from "./bounded-map.ts";
 import { EgressError } from "./failure.ts";
+import { type LookupJob, LookupQueue } from "./lookup-queue.ts";
 
 /** One address of a name; the form that `net.connect` takes from a `lookup`. */
 export interface ResolvedAddress {
@@ -20,13 +22,18 @@ export interface ResolverOptions {
   lookup?: SystemLookup;
   /** Milliseconds an answer is used for, from its arrival. Default and at most 1,000. */
   answerLifetimeMs?: number;
+  /** Names of one group share the few look-ups that may run for it at once. Default: each name for itself. */
+  groupOf?: (hostname: string) => string;
 }
 
 export interface Resolver {
   /** The answer to this name if one is at hand that is fresh enough. */
   cached(hostname: string): readonly ResolvedAddress[] | undefined;
-  /** At least one address. Rejects with EGRESS_UNRESOLVED; has no time limit of its own. */
-  resolve(hostname: string): Promise<readonly ResolvedAddress[]>;
+  /**
+   * At least one address. Rejects with EGRESS_UNRESOLVED, also when the signal fires first; has no time limit
+   * of its own. A look-up nobody waits for any more is not started.
+   */
+  resolve(hostname: string, signal?: AbortSignal): Promise<readonly ResolvedAddress[]>;
 }
 
 const MAX_ANSWER_LIFETIME_MS = 1_000;
@@ -40,24 +47,55 @@ interface Answer {
   readonly arrivedAt: number;
 }
 
+type Asker = PromiseWithResolvers<readonly ResolvedAddress[]>;
+
+/** One name being asked about, and everyone who waits for the answer. */
+interface Question extends LookupJob {
+  readonly askers: Set<Asker>;
+}
+
 const systemLookup: SystemLookup = (hostname) => lookup(hostname, { all: true });
 
 export function createResolver(options: ResolverOptions = {}): Resolver {
   const ask = options.lookup ?? systemLookup;
+  const groupOf = options.groupOf ?? ((hostname) => hostname);
   const lifetime = Math.min(options.answerLifetimeMs ?? MAX_ANSWER_LIFETIME_MS, MAX_ANSWER_LIFETIME_MS);
   const answers = new BoundedMap<string, Answer>(MAX_NAMES);
-  const underWay = new Map<string, Promise<readonly ResolvedAddress[]>>();
+  const questions = new Map<string, Question>();
+  const queue = new LookupQueue();
 
-  async function askAndRemember(hostname: string): Promise<readonly ResolvedAddress[]> {
-    let answer: Awaited<ReturnType<SystemLookup>>;
-    try {
-      answer = await ask(hostname);
-    } catch {
-      throw new EgressError("EGRESS_UNRESOLVED", "the name does not resolve");
+  function join(hostname: string, asker: Asker): Question {
+    const shared = questions.get(hostname);
+    if (shared !== undefined) {
+      shared.askers.add(asker);
+      return shared;
     }
-    const addresses = checkedAnswer(answer);
-    if (lifetime > 0) answers.set(hostname, { addresses, arrivedAt: performance.now() });
-    return addresses;
+    const question: Question = {
+      hostname,
+      group: groupOf(hostname),
+      askers: new Set([asker]),
+      run: () => answer(question),
+    };
+    questions.set(hostname, question);
+    queue.add(question);
+    return question;
+  }
+
+  async function answer({ hostname, askers }: Question): Promise<void> {
+    try {
+      const addresses = checkedAnswer(await ask(hostname));
+      if (lifetime > 0) answers.set(hostname, { addresses, arrivedAt: performance.now() });
+      for (const { resolve } of askers) resolve(addresses);
+    } catch {
+      for (const { reject } of askers) reject(unresolved("the name does not resolve"));
+    }
+    questions.delete(hostname);
+  }
+
+  function giveUp(question: Question, asker: Asker): void {
+    asker.reject(unresolved("nobody waits for the name any more"));
+    question.askers.delete(asker);
+    if (question.askers.size === 0 && queue.remove(question)) questions.delete(question.hostname);
   }
 
   const resolver: Resolver = {
@@ -68,29 +106,28 @@ export function createResolver(options: ResolverOptions = {}): Resolver {
       answers.delete(hostname);
       return undefined;
     },
-    resolve(hostname) {
+    resolve(hostname, signal) {
       const answer = resolver.cached(hostname);
       if (answer !== undefined) return Promise.resolve(answer);
-      const shared = underWay.get(hostname);
-      if (shared !== undefined) return shared;
-      const asked = askAndRemember(hostname);
-      underWay.set(hostname, asked);
-      const forget = () => underWay.delete(hostname);
-      asked.then(forget, forget);
-      return asked;
+      if (signal?.aborted) return Promise.reject(unresolved("nobody waits for the name any more"));
+      const asker: Asker = Promise.withResolvers();
+      const question = join(hostname, asker);
+      signal?.addEventListener("abort", () => giveUp(question, asker), { once: true });
+      return asker.promise;
     },
   };
   return resolver;
 }
 
-/** Failure policy: fail closed — an empty or overlong answer, or one with something other than 4 or 6, is no answer. */
+function unresolved(message: string): EgressError {
+  return new EgressError("EGRESS_UNRESOLVED", message);
+}
+
+/** Failure policy: fail closed — an empty or overlong answer, or one with something in it that is no address, is no answer. */
 function checkedAnswer(answer: readonly { address: string; family: number }[]): readonly ResolvedAddress[] {
-  if (answer.length === 0 || answer.length > MAX_ADDRESSES) {
-    throw new EgressError("EGRESS_UNRESOLVED", "the name has no usable addresses");
-  }
+  if (answer.length === 0 || answer.length > MAX_ADDRESSES) throw unresolved("no usable addresses");
   return answer.map(({ address, family }) => {
-    if (family !== 4 && family !== 6)
-      throw new EgressError("EGRESS_UNRESOLVED", "an address of an unknown family");
+    if ((family !== 4 && family !== 6) || isIP(address) !== family) throw unresolved("not an address");
     return { address, family };
   });
 }

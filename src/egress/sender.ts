@@ -7,7 +7,7 @@ import { Connections } from "./connections.ts";
 import { createConnector } from "./connector.ts";
 import { type DestinationUrl, parseDestinationUrl } from "./destination-url.ts";
 import type { Destinations } from "./destinations.ts";
-import { EgressRefusal, failed, type Outcome } from "./failure.ts";
+import { EgressError, EgressRefusal, failed, type Outcome } from "./failure.ts";
 import { createResolver, type ResolvedAddress, type SystemLookup } from "./resolver.ts";
 import { createTrust } from "./trust.ts";
 
@@ -22,7 +22,7 @@ export interface SenderOptions {
   readonly userAgent: string;
   /** Connections to one origin at once. A post that finds none free waits, inside its time limit. */
   readonly connectionsPerOrigin: number;
-  /** Connections kept idle, over all origins; the one idle longest makes way. Default 256. */
+  /** Connections kept while no one waits on them, idle or still reading a body, over all origins. Default 256. */
   readonly maxIdleConnections?: number;
   /** For tests: in place of the system's look-up. */
   readonly lookup?: SystemLookup;
@@ -33,9 +33,10 @@ export interface SenderOptions {
 export interface Sender {
   /**
    * The check at registration: the text, the allow-list, and the addresses the name has now. A name that
-   * does not resolve just now passes: it may later, and every attempt checks again.
+   * does not resolve within `timeoutMs` passes: it may later, and every attempt checks again.
    *
-   * @throws EgressRefusal, category "destination not permitted"; the signal's reason if it fires first
+   * @throws EgressRefusal, category "destination not permitted"; else the signal's reason if it fires first,
+   * which says of the text and the allow-list that they permit it
    */
   vet(rawUrl: string, signal?: AbortSignal): Promise<DestinationUrl>;
   /**
@@ -66,7 +67,10 @@ const ABORTED: Outcome = Object.freeze({ kind: "aborted" });
  */
 export function createSender(options: SenderOptions): Sender {
   const { destinations, permitPrivate, timeoutMs, userAgent } = options;
-  const resolver = createResolver(options);
+  const resolver = createResolver({
+    ...options,
+    groupOf: (hostname) => destinations.entryFor(hostname) ?? hostname,
+  });
   const connections = new Connections(
     createConnector({
       resolver,
@@ -94,17 +98,35 @@ export function createSender(options: SenderOptions): Sender {
 
   /**
    * The check before an attempt. It is a promise only where the resolver has to be asked, which it never is
-   * about a host off the list.
+   * about a host off the list. Rejects where the name does not resolve.
    *
    * Failure policy: fail closed — one address that is not permitted refuses the name; a name without
    * addresses is not sent to.
    */
-  function verdictOn({ hostname }: DestinationUrl): Verdict | Promise<Verdict> {
+  function verdictOn({ hostname }: DestinationUrl, givenUp: () => AbortSignal): Verdict | Promise<Verdict> {
     if (!destinations.permits(hostname)) return "destination not permitted";
     if (isIP(hostname) !== 0) return permitsAddress(hostname) ? undefined : "destination not permitted";
     const known = resolver.cached(hostname);
     if (known !== undefined) return verdictOnAddresses(known);
-    return resolver.resolve(hostname).then(verdictOnAddresses, () => "network error" as const);
+    return resolver.resolve(hostname, givenUp()).then(verdictOnAddresses);
+  }
+
+  /** The verdict, or nothing against it when the time is up: at registration what cannot be resolved passes. */
+  async function verdictInTime(target: DestinationUrl, signal: AbortSignal | undefined): Promise<Verdict> {
+    const limit = new AbortController();
+    const end = () => limit.abort();
+    const timer = setTimeout(end, timeoutMs);
+    signal?.addEventListener("abort", end, { once: true });
+    if (signal?.aborted) end();
+    try {
+      return await verdictOn(target, () => limit.signal);
+    } catch (error) {
+      if (error instanceof EgressError && error.code === "EGRESS_UNRESOLVED") return undefined;
+      throw error;
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+    }
   }
 
   function targetOf(href: string): DestinationUrl {
@@ -127,12 +149,11 @@ export function createSender(options: SenderOptions): Sender {
 
   return {
     async vet(rawUrl, signal) {
-      signal?.throwIfAborted();
       const target = parseDestinationUrl(rawUrl);
-      const verdict = await within(timeoutMs, signal, verdictOn(target));
-      if (verdict === "destination not permitted") {
-        throw new EgressRefusal(verdict, "the URL's host is not one that may be sent to");
+      if ((await verdictInTime(target, signal)) !== undefined) {
+        throw new EgressRefusal("destination not permitted", "the URL's host is not one that may be sent to");
       }
+      signal?.throwIfAborted();
       return target;
     },
 
@@ -153,7 +174,7 @@ export function createSender(options: SenderOptions): Sender {
         const request = { origin, path, headers: headerList(headers), body, timeoutMs, signal };
         const attempt = new Attempt(request, connections, done);
         underWay.add(attempt);
-        attempt.start(verdictOn(target));
+        attempt.start(() => verdictOn(target, () => attempt.givenUp));
       });
     },
 
@@ -166,23 +187,3 @@ export function createSender(options: SenderOptions): Sender {
 }
 
 const OWN_HEADER = /^(?:host|user-agent)$/i;
-
-/** The verdict, or none when the time is up: at registration what cannot be resolved passes. */
-async function within(
-  ms: number,
-  signal: AbortSignal | undefined,
-  verdict: Verdict | Promise<Verdict>,
-): Promise<Verdict> {
-  if (typeof verdict !== "object") return verdict;
-  const { promise, resolve, reject } = Promise.withResolvers<Verdict>();
-  const timer = setTimeout(resolve, ms, undefined);
-  const onAbort = () => reject(signal?.reason);
-  signal?.addEventListener("abort", onAbort, { once: true });
-  verdict.then(resolve, reject);
-  try {
-    return await promise;
-  } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener("abort", onAbort);
-  }
-}
