@@ -1,6 +1,6 @@
 // The four routes under /v1/notifications: where a project is told, and what became of it.
 import { z } from "zod";
-import { EgressRefusal, parseDestinationUrl, type Sender } from "../egress/index.ts";
+import { EgressRefusal, type Sender } from "../egress/index.ts";
 import { DELIVERY_STATES, type DeliveryList, parseCursor } from "../notifications/delivery-list.ts";
 import {
   type Endpoint,
@@ -12,8 +12,6 @@ import {
 import { ApiError } from "./errors.ts";
 import { type Route, route } from "./route.ts";
 import { countSchema, idAnswer, offsetAnswer, timeAnswer } from "./schemas.ts";
-
-const VET_LIMIT_MS = 5_000;
 
 const endpointAnswer = z.object({
   id: idAnswer,
@@ -149,7 +147,7 @@ export function notificationRoutes({ endpoints, deliveryList, sender }: Notifica
  */
 async function vetted(sender: Pick<Sender, "vet">, url: string): Promise<string> {
   try {
-    return (await sender.vet(url, AbortSignal.timeout(VET_LIMIT_MS))).href;
+    return (await sender.vet(url)).href;
   } catch (error) {
     if (error instanceof EgressRefusal) {
       throw new ApiError(
@@ -157,8 +155,6 @@ async function vetted(sender: Pick<Sender, "vet">, url: string): Promise<string>
         "This destination is not permitted. It must be an https URL without credentials, on a host that the operator lists in TAISCE_NOTIFY_DESTINATIONS, at an address outside of the deployment.",
       );
     }
-    // The name did not resolve in time, which may pass: every attempt checks again.
-    if ((error as Error).name === "TimeoutError") return parseDestinationUrl(url).href;
     throw error;
   }
 }

@@ -4,7 +4,6 @@ import { DatabaseUnavailable } from "../database/database.ts";
 import { EmbeddedPostgresError } from "../database/embedded.ts";
 import { SchemaMismatch } from "../database/migrate.ts";
 import { SQLSTATE, sqlState } from "../database/sqlstate.ts";
-import { CertificateAuthorityError } from "../egress/index.ts";
 import { FormationError } from "../formation/formation.ts";
 import { ProjectError } from "../projects/projects.ts";
 import { ListenError } from "../service/http-server.ts";
@@ -13,7 +12,6 @@ import { CommandError } from "./command.ts";
 
 /** Errors whose message was written for the person at the terminal. */
 const SPEAKING = [
-  CertificateAuthorityError,
   CommandError,
   CredentialError,
   EmbeddedPostgresError,

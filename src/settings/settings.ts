@@ -1,9 +1,14 @@
 // Every setting of the service, declared once: its variable, its default, its meaning and its check.
 // The start-up check, the typed values and the table in docs/settings.md all come from here.
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { NAMESPACE_PATTERN } from "../database/namespace.ts";
-import { DestinationListError, parseDestinations } from "../egress/index.ts";
+import {
+  CertificateAuthorityError,
+  checkCertificates,
+  DestinationListError,
+  parseDestinations,
+} from "../egress/index.ts";
 import { duration, oneOf, postgresUrl, type SettingMeta, wholeNumber } from "./kinds.ts";
 
 const DAY = 86_400_000;
@@ -25,11 +30,15 @@ const destinations = z
   });
 
 const caFile = z.string().transform((path, context) => {
-  const pem = existsSync(path) ? readText(path) : undefined;
-  if (pem?.includes("-----BEGIN CERTIFICATE-----")) return pem;
-  const problem = pem === undefined ? "cannot be read" : "holds no PEM certificate";
-  context.addIssue({ code: "custom", message: `names a file that ${problem}` });
-  return z.NEVER;
+  try {
+    const pem = readFileSync(path, "utf8");
+    checkCertificates(pem);
+    return pem;
+  } catch (error) {
+    const problem = error instanceof CertificateAuthorityError ? error.message : "cannot be read";
+    context.addIssue({ code: "custom", message: `names a file that ${problem}` });
+    return z.NEVER;
+  }
 });
 
 const channel = z
@@ -230,12 +239,4 @@ export function readSettings(environment: NodeJS.ProcessEnv): Settings {
 export function unknownVariables(environment: NodeJS.ProcessEnv): string[] {
   const known = new Set(settingMetas().map(({ meta }) => meta.variable));
   return Object.keys(environment).filter((name) => name.startsWith("TAISCE_") && !known.has(name));
-}
-
-function readText(path: string): string | undefined {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return undefined;
-  }
 }

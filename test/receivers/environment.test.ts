@@ -18,9 +18,12 @@ const NODE_CAN_USE_PROXIES = process.allowedNodeEnvironmentFlags.has("--use-env-
 
 type ProxyWay = [how: string, env: NodeJS.ProcessEnv, execArgv: string[], asked: object, movesFetch: boolean];
 
+/** On Node 22 the undici that the sender imports takes the place of Node's own, proxy and all. */
+const NODES_OWN_STAYS = Number.parseInt(process.versions.node, 10) >= 24;
+
 const NODES_OWN_WAYS: ProxyWay[] = [
-  ["and NODE_USE_ENV_PROXY", { NODE_USE_ENV_PROXY: "1" }, [], {}, true],
-  ["and --use-env-proxy", {}, ["--use-env-proxy"], {}, true],
+  ["and NODE_USE_ENV_PROXY", { NODE_USE_ENV_PROXY: "1" }, [], {}, NODES_OWN_STAYS],
+  ["and --use-env-proxy", {}, ["--use-env-proxy"], {}, NODES_OWN_STAYS],
 ];
 
 const PROXY_WAYS: ProxyWay[] = [

@@ -54,12 +54,16 @@ describe("tls failure", () => {
     expect(receiver.connections).toBe(2);
   });
 
-  it("is a certificate without the address, where the host is one", async () => {
-    const receiver = await receive(answering(OK), {
-      dns: ["127.0.0.1.test", "localhost"],
-      ip: ["127.0.0.2"],
-    });
-    expect(await post(await sender(), `https://127.0.0.1:${receiver.port}/`)).toEqual(failure("tls failure"));
+  it.each([
+    ["127.0.0.1", ["127.0.0.2", "::1"]],
+    ["::1", ["127.0.0.1", "::2"]],
+  ])("is a certificate without the address, where the host is one: %s", async (host, ip) => {
+    const receiver = await receive(answering(OK), { host, dns: ["127.0.0.1.test", "localhost"], ip });
+    const authority = host.includes(":") ? `[${host}]` : host;
+    expect(await post(await sender(), `https://${authority}:${receiver.port}/`)).toEqual(
+      failure("tls failure"),
+    );
+    expect(receiver.requests).toHaveLength(0);
   });
 
   it("is a certificate of an authority nobody trusts", async () => {

@@ -93,7 +93,11 @@ describe("settings", () => {
   it("refuse a CA file without a certificate", () => {
     const path = join(directory, "empty.pem");
     writeFileSync(path, "");
-    expect(refusal({ TAISCE_NOTIFY_CA_FILE: path })).toContain("holds no PEM certificate");
+    expect(refusal({ TAISCE_NOTIFY_CA_FILE: path })).toContain(
+      "TAISCE_NOTIFY_CA_FILE names a file that holds no PEM certificate",
+    );
+    writeFileSync(path, "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n");
+    expect(refusal({ TAISCE_NOTIFY_CA_FILE: path })).toContain("that cannot be read, number 1");
   });
 
   it("permit private addresses for the word true alone", () => {
