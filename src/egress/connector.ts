@@ -135,9 +135,15 @@ function guardedLookup(
   };
 }
 
-/** OpenSSL's own comparison: Node 22.23's finds no IPv6 address in any certificate. */
-function checkCertificateAddress(address: string, { raw }: PeerCertificate): Error | undefined {
-  if (new X509Certificate(raw).checkIP(address) !== undefined) return undefined;
+/**
+ * OpenSSL's own comparison: Node 22.23's finds no IPv6 address in any certificate.
+ *
+ * Failure policy: fail closed — a certificate that cannot be read is for no address.
+ */
+function checkCertificateAddress(address: string, certificate: PeerCertificate): Error | undefined {
+  try {
+    if (new X509Certificate(certificate.raw).checkIP(address) !== undefined) return undefined;
+  } catch {}
   const error = new Error("the certificate is not for this address");
   return Object.assign(error, { code: "ERR_TLS_CERT_ALTNAME_INVALID" });
 }
