@@ -27,7 +27,7 @@ export class Authentication {
     this.#options = options;
     this.#calls = new RateLimit(options.rateLimit, options.rateLimit * 2);
     // Each refusal writes a row; without a limit an outsider could fill the disk.
-    this.#refusals = new RateLimit(options.rateLimit / 10, Math.max(10, options.rateLimit));
+    this.#refusals = new RateLimit(options.rateLimit / 50, Math.max(10, options.rateLimit / 5));
   }
 
   /** @throws ApiError unauthenticated or rate_limited. */

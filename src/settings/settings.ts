@@ -176,11 +176,11 @@ export const settingsSchema = z.object({
     meaning:
       "Connections in the pool, shared half and half between the API and deliveries where one process does both; the listener's own session comes on top.",
   }),
-  rateLimit: setting(wholeNumber(1, 1_000_000).default(200), {
+  rateLimit: setting(wholeNumber(1, 1_000_000).default(1_000), {
     variable: "TAISCE_RATE_LIMIT",
-    shown: "`200`",
+    shown: "`1000`",
     meaning:
-      "Requests a second that one credential may make to one process, with bursts of twice as many; a tenth as many refused tokens from one address.",
+      "Requests a second that one credential may make to one process, with bursts of twice as many; a fiftieth as many refused tokens from one address.",
   }),
   logLevel: setting(oneOf(["trace", "debug", "info", "warn", "error", "silent"]).default("info"), {
     variable: "TAISCE_LOG_LEVEL",

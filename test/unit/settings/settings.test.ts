@@ -42,7 +42,7 @@ describe("settings", () => {
       coalesceMs: 0,
       retentionMs: 2_592_000_000,
       pool: 10,
-      rateLimit: 200,
+      rateLimit: 1_000,
       logLevel: "info",
     });
   });
