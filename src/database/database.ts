@@ -126,15 +126,6 @@ export class Database implements Queryable {
   async close(): Promise<void> {
     await this.#pool.end();
   }
-
-  /** Connections open, idle and waited for, for the metrics. */
-  get load(): { open: number; idle: number; waiting: number } {
-    return {
-      open: this.#pool.totalCount,
-      idle: this.#pool.idleCount,
-      waiting: this.#pool.waitingCount,
-    };
-  }
 }
 
 async function run<Row extends pg.QueryResultRow>(

@@ -130,7 +130,7 @@ export class Dispatcher {
     let result: SendOutcome;
     try {
       const body = notificationBody(claim.news);
-      // The database's clock, carried on from the claim that was made a moment ago.
+      // The database's clock, as it was when the claim was made a moment ago.
       const headers = sign(claim.secret, claim.deliveryId, Math.floor(claim.databaseMs / 1_000), body);
       result = await sender.post(
         claim.url,

@@ -75,11 +75,11 @@ export class Sweeper {
     if (this.#resume !== undefined) this.#sleepUntil(at);
   }
 
-  /** Room came free: for one endpoint, or room that was set aside and not used. */
+  /** Room came free: for one endpoint, or room in all that was set aside and not used. */
   onRoom(endpointId?: string): void {
-    if (!this.#full && endpointId !== undefined && !this.#saturated.has(endpointId)) return;
+    if (!this.#full && (endpointId === undefined || !this.#saturated.has(endpointId))) return;
     this.#freed = true;
-    if (this.#full || this.#saturated.size > 0) this.#resume?.();
+    this.#resume?.();
   }
 
   async #run(): Promise<void> {

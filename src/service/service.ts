@@ -27,7 +27,7 @@ export interface Service {
   stop(): Promise<void>;
 }
 
-/** @throws SettingsError-like errors of each part; nothing is left running then. */
+/** @throws EmbeddedPostgresError, SchemaMismatch, ListenError or the database's own; nothing is left running then. */
 export async function startService(settings: Settings, log: Logger): Promise<Service> {
   const connection = await connect(
     { ...settings, pool: sharePool(settings).api },

@@ -44,6 +44,22 @@ function controlled() {
   return { recorder, batch, batches, retries };
 }
 
+/** A recorder whose database cannot be had. */
+function unavailable() {
+  const seen = { tries: 0 };
+  const recorder = new Recorder({
+    deliveries: {
+      record: async () => {
+        seen.tries++;
+        throw new DatabaseUnavailable(new Error("no connection"));
+      },
+    },
+    onRetry: () => {},
+    ...quiet(),
+  });
+  return { recorder, seen };
+}
+
 describe("the recorder", () => {
   it("writes outcomes of a few milliseconds together, and 64 at once", async () => {
     const { recorder, batch } = controlled();
@@ -125,41 +141,21 @@ describe("the recorder", () => {
   });
 
   it("does nothing more once it was flushed, so that the process can end", async () => {
-    let tries = 0;
-    const recorder = new Recorder({
-      deliveries: {
-        record: async () => {
-          tries++;
-          throw new DatabaseUnavailable(new Error("no connection"));
-        },
-      },
-      onRetry: () => {},
-      ...quiet(),
-    });
+    const { recorder, seen } = unavailable();
     recorder.add(outcome("d1"));
     await recorder.flush(20);
-    const before = tries;
+    const before = seen.tries;
     recorder.add(outcome("d2"));
     await new Promise((resolve) => setTimeout(resolve, 400));
-    expect(tries).toBe(before);
+    expect(seen.tries).toBe(before);
   });
 
   it("does not hammer a database that refuses while it flushes", async () => {
-    let tries = 0;
-    const recorder = new Recorder({
-      deliveries: {
-        record: async () => {
-          tries++;
-          throw new DatabaseUnavailable(new Error("no connection"));
-        },
-      },
-      onRetry: () => {},
-      ...quiet(),
-    });
+    const { recorder, seen } = unavailable();
     recorder.add(outcome("d1"));
     expect(await recorder.flush(600)).toBe(1);
-    expect(tries).toBeGreaterThan(1);
-    expect(tries).toBeLessThan(12);
+    expect(seen.tries).toBeGreaterThan(1);
+    expect(seen.tries).toBeLessThan(12);
   });
 
   it("gives up flushing at its limit and says how much is unwritten", async () => {

@@ -122,6 +122,16 @@ describe("the sweeper", () => {
     await until("the next claim", () => seen.claims === 2, 1_000);
   });
 
+  it("does not look again for room that was set aside and that it had no want of", async () => {
+    const claiming = Promise.withResolvers<Due>();
+    const { sweeper, seen } = scripted({ room: () => free, claim: () => claiming.promise });
+    await until("the first claim", () => seen.claims === 1);
+    sweeper.onRoom();
+    claiming.resolve(NOTHING);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(seen.claims).toBe(1);
+  });
+
   it("does not spin while an endpoint stays saturated and others come and go", async () => {
     const { sweeper, seen } = scripted({
       room: () => ({ ...free, busy: [{ endpointId: "hung", room: 0 }] }),
