@@ -185,7 +185,7 @@ export class Attempt implements Borrower, Dispatcher.DispatchHandler {
     const connection = this.#connection;
     this.#connection = undefined;
     const again = !this.#settled && this.#mayBorrowAgain(error);
-    if (!this.#settled && !again) this.#settle(failed(categoryOf(error)));
+    if (!this.#settled && !again) this.#settle(failed(categoryOf(connection?.failure ?? error)));
     if (connection !== undefined) this.#connections.drop(connection);
     if (again) this.#borrow();
   }

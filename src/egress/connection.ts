@@ -1,5 +1,6 @@
 /** One kept connection: a socket, the HTTP/1.1 spoken on it, and how long and how much it may carry. */
 import type { EventEmitter } from "node:events";
+import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { Client, type Dispatcher } from "undici";
 import type { Lane } from "./connections.ts";
@@ -17,11 +18,21 @@ const MAX_HEAD_BYTES = 16_384;
 /** Bytes of an answer's body before its connection is dropped (contract section 8). */
 export const MAX_BODY_BYTES = 16_384;
 /**
- * Bytes read for one answer in all, and as many while idle. undici counts neither informational answers nor
- * chunk extensions, reason phrases and blank lines; a head and a body at their limits, the body in chunks of
- * one byte, stay below it.
+ * Bytes read for one answer in all, as many while idle and as many for the handshake, counted below TLS. undici
+ * counts neither informational answers nor chunk extensions, reason phrases and blank lines, and nothing above
+ * TLS sees the messages of TLS itself: key updates and requests for a handshake without end. A certificate
+ * chain at OpenSSL's limit, or a head and a body at theirs, stay below it.
  */
 const MAX_READ_BYTES = 131_072;
+/** Milliseconds between two looks at that count on a connection that has nothing for undici to read. */
+const COUNT_EVERY_MS = 20;
+
+/** What its owner is told of. */
+export interface ConnectionEvents {
+  readonly onClosed: (connection: Connection) => void;
+  /** The host sent messages of TLS itself without end, which no well-meaning receiver does. */
+  readonly onFlood: (hostname: string) => void;
+}
 
 /**
  * One socket and the undici client that speaks HTTP/1.1 on it. It dials once: where undici would silently
@@ -31,11 +42,16 @@ export class Connection {
   readonly lane: Lane;
   readonly #client: Client;
   readonly #openedAt = performance.now();
+  /** The TCP socket, from the dialling on. */
+  #below: Socket | undefined;
+  /** The TLS socket on it, once it may be written to. */
   #socket: TLSSocket | undefined;
   #dialled = false;
-  #readBefore = 0;
+  #cameBefore = 0;
+  #carriedBefore = 0;
+  #failure: Error | undefined;
 
-  constructor(lane: Lane, dial: Connector, onClosed: (connection: Connection) => void) {
+  constructor(lane: Lane, dial: Connector, { onClosed, onFlood }: ConnectionEvents) {
     this.lane = lane;
     this.#client = new Client(lane.origin, {
       connect: (target, done) => {
@@ -44,9 +60,12 @@ export class Connection {
           return;
         }
         this.#dialled = true;
-        this.#socket = dial(target, done);
-        // On before undici's own, so that what is too much is not parsed first.
-        this.#socket?.on("readable", () => this.#dropIfTooMuchCame());
+        this.#below = dial(target, (...result) => {
+          const [, socket] = result;
+          if (socket !== null) this.#watch(socket);
+          done(...result);
+        });
+        if (this.#below !== undefined) this.#count(this.#below, () => onFlood(target.hostname));
       },
       allowH2: false,
       pipelining: 1,
@@ -69,14 +88,49 @@ export class Connection {
     this.#client.dispatch(request, handler);
   }
 
-  /** A new answer, or a new time of lying idle, begins: it may bring as many bytes as any other. */
-  countAnew(): void {
-    this.#readBefore = this.#socket?.bytesRead ?? 0;
+  /** What ended it, where the TLS socket said so: undici's own error about that has lost the code. */
+  get failure(): Error | undefined {
+    return this.#failure;
   }
 
-  #dropIfTooMuchCame(): void {
-    if ((this.#socket?.bytesRead ?? 0) - this.#readBefore <= MAX_READ_BYTES) return;
-    this.#socket?.destroy(new EgressError("EGRESS_DROPPED", "the receiver sends without end"));
+  /** A new answer, or a new time of lying idle, begins: it may bring as many bytes as any other. */
+  countAnew(): void {
+    this.#cameBefore = this.#below?.bytesRead ?? 0;
+    this.#carriedBefore = this.#socket?.bytesRead ?? 0;
+  }
+
+  /** Its listeners are on before undici's own, so that what is too much is not parsed first. */
+  #watch(socket: TLSSocket): void {
+    this.#socket = socket;
+    socket.on("readable", () => {
+      if (this.#came > MAX_READ_BYTES) this.#dropAsEndless();
+    });
+    socket.on("error", (error) => {
+      this.#failure ??= error;
+    });
+  }
+
+  #count(below: Socket, onFlood: () => void): void {
+    const timer = setInterval(() => {
+      if (this.#came <= MAX_READ_BYTES) return;
+      const carried = (this.#socket?.bytesRead ?? 0) - this.#carriedBefore;
+      if (carried < this.#came / 2) onFlood();
+      this.#dropAsEndless();
+    }, COUNT_EVERY_MS).unref();
+    below.once("close", () => clearInterval(timer));
+  }
+
+  get #came(): number {
+    return (this.#below?.bytesRead ?? 0) - this.#cameBefore;
+  }
+
+  #dropAsEndless(): void {
+    this.#end(new EgressError("EGRESS_DROPPED", "the receiver sends without end"));
+  }
+
+  #end(error: EgressError): void {
+    this.#socket?.destroy(error);
+    this.#below?.destroy(error);
   }
 
   get lendable(): boolean {
@@ -94,7 +148,7 @@ export class Connection {
   destroy(): Promise<void> {
     const error = new EgressError("EGRESS_DROPPED", "the connection was dropped");
     const destroyed = this.#client.destroy(error);
-    this.#socket?.destroy(error);
+    this.#end(error);
     return destroyed;
   }
 }

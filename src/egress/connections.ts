@@ -2,7 +2,7 @@
  * Connections kept per origin and lent to one request at a time. Nothing is ever queued on a connection:
  * who finds none free waits here, where a deadline can take them out again.
  */
-import { Connection } from "./connection.ts";
+import { Connection, type ConnectionEvents } from "./connection.ts";
 import type { Connector } from "./connector.ts";
 
 /** Someone who wants a connection to one origin. */
@@ -25,6 +25,7 @@ export interface Lane {
 
 export class Connections {
   readonly #dial: Connector;
+  readonly #events: ConnectionEvents;
   readonly #perOrigin: number;
   readonly #maxIdle: number;
   readonly #lanes = new Map<string, Lane>();
@@ -39,8 +40,9 @@ export class Connections {
    * At most `perOrigin` connections to one origin, and to all together `maxIdle` that no one waits for an
    * answer on, idle or draining.
    */
-  constructor(dial: Connector, perOrigin: number, maxIdle: number) {
+  constructor(dial: Connector, perOrigin: number, maxIdle: number, onFlood: ConnectionEvents["onFlood"]) {
     this.#dial = dial;
+    this.#events = { onClosed: (closed) => this.#closed(closed), onFlood };
     this.#perOrigin = Math.max(1, perOrigin);
     this.#maxIdle = maxIdle;
   }
@@ -193,7 +195,7 @@ export class Connections {
   }
 
   #open(lane: Lane): Connection {
-    const connection = new Connection(lane, this.#dial, (closed) => this.#closed(closed));
+    const connection = new Connection(lane, this.#dial, this.#events);
     lane.open.add(connection);
     return connection;
   }

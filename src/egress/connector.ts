@@ -1,16 +1,10 @@
 /**
  * Opens one TLS connection, and only to an address that is permitted: the address is judged where it comes
- * from (a literal, or the resolver's answer) and once more on the connected socket, before TLS says a word.
+ * from (a literal, or the resolver's answer) and once more on the connected socket, before TLS is there at all.
  */
 import { X509Certificate } from "node:crypto";
-import { isIP, type LookupFunction, type TcpNetConnectOpts } from "node:net";
-import {
-  type ConnectionOptions,
-  connect,
-  type PeerCertificate,
-  type SecureContext,
-  type TLSSocket,
-} from "node:tls";
+import { isIP, type LookupFunction, connect as openTcp, type Socket } from "node:net";
+import { connect as openTls, type PeerCertificate, type SecureContext, type TLSSocket } from "node:tls";
 import { EgressError, EgressRefusal } from "./failure.ts";
 import type { Resolver } from "./resolver.ts";
 
@@ -34,11 +28,11 @@ export type ConnectCallback = (
   ...result: [error: null, socket: TLSSocket] | [error: Error, socket: null]
 ) => void;
 
-/** Returns the socket while it connects, so that a deadline can destroy it; undefined where nothing is dialled. */
-export type Connector = (target: ConnectTarget, done: ConnectCallback) => TLSSocket | undefined;
-
-/** `tls.connect` hands these on to `net.connect`; its type does not say so. */
-type HappyEyeballs = Pick<TcpNetConnectOpts, "autoSelectFamily" | "autoSelectFamilyAttemptTimeout">;
+/**
+ * Returns the TCP socket below TLS while it connects, so that a deadline can destroy it and what comes in can
+ * be counted; undefined where nothing is dialled.
+ */
+export type Connector = (target: ConnectTarget, done: ConnectCallback) => Socket | undefined;
 
 /** Before the next address of a name is tried beside this one, in milliseconds; Node's 250 is short for a slow link. */
 const ADDRESS_ATTEMPT_MS = 1_000;
@@ -67,35 +61,49 @@ export function createConnector({ resolver, permitsHost, trust, ...options }: Co
       return undefined;
     }
 
-    const closed = new AbortController();
-    const settings: ConnectionOptions & HappyEyeballs = {
-      host: hostname,
-      port: port === "" ? 443 : Number(port),
-      ...(literal ? { checkServerIdentity: checkCertificateAddress } : { servername: hostname }),
-      lookup: guardedLookup(resolver, permitsAddress, closed.signal),
-      autoSelectFamily: true,
-      autoSelectFamilyAttemptTimeout: ADDRESS_ATTEMPT_MS,
-      secureContext: trust,
-      rejectUnauthorized: true,
-      ALPNProtocols: ["http/1.1"],
-    };
-    const socket = connect(settings);
-    socket.setNoDelay(true);
-    socket.once("close", () => closed.abort());
-    // First in line, so it runs before the listener with which Node starts the handshake.
-    socket.prependOnceListener("connect", () => checkPeer(socket, permitsAddress));
-
     let pending: ConnectCallback | undefined = done;
-    socket.once("secureConnect", () => {
-      pending?.(null, socket);
-      pending = undefined;
-    });
-    // Stays on for the socket's life: an error between two owners must not become an uncaught one.
-    socket.on("error", (error) => {
+    // Stays on both sockets for their lives: an error between two owners must not become an uncaught one.
+    const fail = (error: Error) => {
       pending?.(error, null);
       pending = undefined;
+    };
+    const closed = new AbortController();
+    const below = openTcp({
+      host: hostname,
+      port: port === "" ? 443 : Number(port),
+      lookup: guardedLookup(resolver, permitsAddress, closed.signal),
+      noDelay: true,
+      autoSelectFamily: true,
+      autoSelectFamilyAttemptTimeout: ADDRESS_ATTEMPT_MS,
     });
-    return socket;
+    below.on("error", fail);
+    below.once("close", () => {
+      closed.abort();
+      fail(new EgressError("EGRESS_DROPPED", "the connection was closed"));
+    });
+    below.once("connect", () => {
+      const refusal = refusalOfPeer(below.remoteAddress, permitsAddress);
+      if (refusal !== undefined) {
+        below.destroy(refusal);
+        return;
+      }
+      const socket = openTls({
+        socket: below,
+        ...(literal ? { checkServerIdentity: certificateCheckFor(hostname) } : { servername: hostname }),
+        secureContext: trust,
+        rejectUnauthorized: true,
+        ALPNProtocols: ["http/1.1"],
+      });
+      socket.on("error", fail);
+      socket.on("secureConnect", () => {
+        // In TLS 1.2 a receiver may ask for another handshake. OpenSSL's option to refuse answers each such
+        // message with an alert, 20 µs apiece and as many as come; so the first is followed and ends it here.
+        if (pending === undefined) socket.destroy(new EgressError("EGRESS_DROPPED", "a second handshake"));
+        pending?.(null, socket);
+        pending = undefined;
+      });
+    });
+    return below;
   };
 }
 
@@ -136,23 +144,29 @@ function guardedLookup(
 }
 
 /**
- * OpenSSL's own comparison: Node 22.23's finds no IPv6 address in any certificate.
+ * The name check for a literal, which has no name to ask for. OpenSSL's own comparison: Node 22.23's finds no
+ * IPv6 address in any certificate.
  *
  * Failure policy: fail closed — a certificate that cannot be read is for no address.
  */
-function checkCertificateAddress(address: string, certificate: PeerCertificate): Error | undefined {
-  try {
-    if (new X509Certificate(certificate.raw).checkIP(address) !== undefined) return undefined;
-  } catch {}
-  const error = new Error("the certificate is not for this address");
-  return Object.assign(error, { code: "ERR_TLS_CERT_ALTNAME_INVALID" });
+function certificateCheckFor(
+  address: string,
+): (host: string, certificate: PeerCertificate) => Error | undefined {
+  return (_host, certificate) => {
+    try {
+      if (new X509Certificate(certificate.raw).checkIP(address) !== undefined) return undefined;
+    } catch {}
+    const error = new Error("the certificate is not for this address");
+    return Object.assign(error, { code: "ERR_TLS_CERT_ALTNAME_INVALID" });
+  };
 }
 
 /** The last check: who is really at the other end. A peer that is gone already has no address: a network error. */
-function checkPeer(socket: TLSSocket, permitsAddress: (address: string) => boolean): void {
-  const peer = socket.remoteAddress;
-  if (peer === undefined) socket.destroy(new EgressError("EGRESS_PEER_UNKNOWN", "the peer has no address"));
-  else if (!permitsAddress(peer)) {
-    socket.destroy(new EgressRefusal("address not permitted", "the address is not permitted"));
-  }
+function refusalOfPeer(
+  peer: string | undefined,
+  permitsAddress: (address: string) => boolean,
+): EgressError | undefined {
+  if (peer === undefined) return new EgressError("EGRESS_PEER_UNKNOWN", "the peer has no address");
+  if (permitsAddress(peer)) return undefined;
+  return new EgressRefusal("address not permitted", "the address is not permitted");
 }

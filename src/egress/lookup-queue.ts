@@ -34,6 +34,8 @@ interface Places {
 }
 
 type Running = Record<Manner, number>;
+/** What waits in one group, first come first, told apart by the manner so that none stands in another's way. */
+type Line = Record<Manner, Set<LookupJob>>;
 
 /** A look-up that took longer than this many milliseconds was slow, whatever it brought. */
 const SLOW_MS = 1_000;
@@ -41,28 +43,41 @@ const SLOW_MS = 1_000;
 const MAX_NAMES = 10_000;
 
 export class LookupQueue {
-  readonly #waiting = new Set<LookupJob>();
+  /** The line of each group in which someone waits; the group served last stands last. */
+  readonly #waiting = new Map<string, Line>();
   readonly #manners = new BoundedMap<string, Manner>(MAX_NAMES);
   readonly #running = none();
   readonly #runningInGroup = new Map<string, Running>();
 
-  /** Runs the job at once if there is a place for it, else when there is one; first come, first served. */
+  /** Runs the job at once if there is a place for it, else when there is one. */
   add(job: LookupJob): void {
-    if (this.#hasPlace(job)) this.#start(job);
-    else this.#waiting.add(job);
+    const manner = this.#mannerOf(job.hostname);
+    if (this.#hasPlace(manner, job.group)) this.#start(job, manner);
+    else this.#lineOf(job.group)[manner].add(job);
   }
 
   /** Takes out a job that still waits; false where it runs already or has ended. */
   remove(job: LookupJob): boolean {
-    return this.#waiting.delete(job);
+    const line = this.#waiting.get(job.group);
+    const removed = line !== undefined && MANNERS.some((manner) => line[manner].delete(job));
+    if (removed && isEmpty(line)) this.#waiting.delete(job.group);
+    return removed;
+  }
+
+  #lineOf(group: string): Line {
+    let line = this.#waiting.get(group);
+    if (line === undefined) {
+      line = { slow: new Set(), new: new Set(), quick: new Set() };
+      this.#waiting.set(group, line);
+    }
+    return line;
   }
 
   #mannerOf(hostname: string): Manner {
     return this.#manners.get(hostname) ?? "new";
   }
 
-  #hasPlace({ hostname, group }: LookupJob): boolean {
-    const manner = this.#mannerOf(hostname);
+  #hasPlace(manner: Manner, group: string): boolean {
     const inGroup = this.#runningInGroup.get(group) ?? none();
     return [manner, "quick" as const].every(
       (each) =>
@@ -70,8 +85,7 @@ export class LookupQueue {
     );
   }
 
-  #start(job: LookupJob): void {
-    const manner = this.#mannerOf(job.hostname);
+  #start(job: LookupJob, manner: Manner): void {
     const startedAt = performance.now();
     this.#count(manner, job.group, 1);
     job.run().finally(() => {
@@ -81,12 +95,18 @@ export class LookupQueue {
     });
   }
 
+  /** Looks at no more than the first of each line, however many wait. */
   #startWaiting(): void {
-    for (const job of this.#waiting) {
+    // A group that gets a place goes to the end, where this very loop meets it again: so they take turns.
+    for (const [group, line] of this.#waiting) {
       if (upTo("quick", this.#running) >= PLACES.quick.overall) return;
-      if (!this.#hasPlace(job)) continue;
-      this.#waiting.delete(job);
-      this.#start(job);
+      const manner = MANNERS.find((each) => line[each].size > 0 && this.#hasPlace(each, group));
+      const [job] = manner === undefined ? [] : line[manner];
+      if (manner === undefined || job === undefined) continue;
+      line[manner].delete(job);
+      this.#waiting.delete(group);
+      if (!isEmpty(line)) this.#waiting.set(group, line);
+      this.#start(job, manner);
     }
   }
 
@@ -97,6 +117,10 @@ export class LookupQueue {
     if (upTo("quick", inGroup) === 0) this.#runningInGroup.delete(group);
     else this.#runningInGroup.set(group, inGroup);
   }
+}
+
+function isEmpty(line: Line): boolean {
+  return MANNERS.every((manner) => line[manner].size === 0);
 }
 
 function none(): Running {

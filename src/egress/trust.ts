@@ -1,5 +1,5 @@
 /** Which certificates are believed: the process's own trust, and what the operator adds to it. */
-import { constants, X509Certificate } from "node:crypto";
+import { X509Certificate } from "node:crypto";
 import { createSecureContext, DEFAULT_MIN_VERSION, getCACertificates, type SecureContext } from "node:tls";
 
 /** The text given as added authorities is not PEM certificates. `message` can follow what names that text. */
@@ -36,8 +36,6 @@ export function createTrust(extraCa?: string): SecureContext {
     // who asked for more (--tls-min-v1.3) gets it.
     minVersion: DEFAULT_MIN_VERSION === "TLSv1.3" ? "TLSv1.3" : "TLSv1.2",
     ciphers: CIPHERS,
-    // In TLS 1.2 a receiver could ask for handshake after handshake, without end.
-    secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
     ...(extraCa === undefined ? {} : { ca: [...getCACertificates("default"), ...readCertificates(extraCa)] }),
   });
 }

@@ -162,6 +162,7 @@ export async function pool({ permitsAddress = (_address: string): boolean => tru
     }),
     1,
     10,
+    () => {},
   );
   open.add(connections);
   const attempt = (origin: string, path = "/", check: Check = () => undefined) =>

@@ -67,6 +67,36 @@ describe("look-ups of names never asked for before", () => {
   });
 });
 
+describe("groups in which many wait", () => {
+  it("take turns", async () => {
+    const { add, end, started } = watched();
+    add(...names(9, "a"), ...names(2, "b"), ...names(2, "c"), ...names(2, "d"));
+    await end("n0.a", "n1.a", "n0.b", "n1.b");
+    expect(started.slice(4)).toEqual(["n2.a", "n0.c", "n0.d", "n3.a"]);
+  });
+
+  it("cost no more a look-up, however many there are", async () => {
+    const COUNT = 5_000;
+    const queue = new LookupQueue();
+    let reads = 0;
+    let ended = 0;
+    const run = async () => {
+      ended += 1;
+    };
+    for (const name of names(COUNT, "a")) {
+      const group = {
+        get group() {
+          reads += 1;
+          return "a";
+        },
+      };
+      queue.add(Object.assign(Object.create(group), { hostname: name, run }));
+    }
+    await vi.waitFor(() => expect(ended).toBe(COUNT));
+    expect(reads / COUNT).toBeLessThan(10);
+  });
+});
+
 describe("a name that was quick the last time", () => {
   it("gets past names that hang, in its group and elsewhere, but not without end", async () => {
     const { add, end, started } = watched();
