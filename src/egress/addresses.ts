@@ -7,7 +7,8 @@ import { addressKey, bytesOfAddress } from "./address-bytes.ts";
 
 /**
  * `public` may be sent to; `inside` is within the deployment or this host and only an operator's switch
- * permits it; `never` is no place a receiver can be, or hides another address, and nothing permits it.
+ * permits it; `never` is no place a receiver can be, hands out credentials, or hides another address, and
+ * nothing permits it.
  */
 export type AddressClass = "public" | "inside" | "never";
 
@@ -18,10 +19,14 @@ type Range = readonly [cidr: string, verdict: AddressClass, reason: string];
 export const IPV4_RANGES: readonly Range[] = [
   ["0.0.0.0/8", "never", "this network; Linux connects 0.0.0.0 to the loopback (RFC 791)"],
   ["10.0.0.0/8", "inside", "private use (RFC 1918)"],
-  ["100.64.0.0/10", "inside", "carrier-grade NAT, holds a cloud's metadata at 100.100.100.200 (RFC 6598)"],
+  ["100.100.100.200/32", "never", "Alibaba's metadata, within carrier-grade NAT"],
+  ["100.64.0.0/10", "inside", "carrier-grade NAT (RFC 6598)"],
   ["127.0.0.0/8", "inside", "loopback (RFC 1122)"],
-  ["168.63.129.16/32", "inside", "Azure's host agent, public to look at"],
-  ["169.254.0.0/16", "inside", "link-local, holds the clouds' metadata and credentials (RFC 3927)"],
+  ["168.63.129.16/32", "never", "Azure's host agent, public to look at"],
+  ["169.254.169.254/32", "never", "the clouds' metadata: whoever asks gets the machine's credentials"],
+  ["169.254.170.2/32", "never", "a container's credentials (ECS)"],
+  ["169.254.170.23/32", "never", "a pod's credentials (EKS)"],
+  ["169.254.0.0/16", "inside", "link-local (RFC 3927)"],
   ["172.16.0.0/12", "inside", "private use (RFC 1918)"],
   ["192.0.0.0/24", "never", "IETF protocol assignments, DS-Lite, NAT64 discovery (RFC 6890)"],
   ["192.0.2.0/24", "never", "documentation (RFC 5737)"],
@@ -57,7 +62,10 @@ export const IPV6_RANGES: readonly Range[] = [
   ["3ffe::/16", "never", "6bone, returned (RFC 3701)"],
   ["3fff::/20", "never", "documentation (RFC 9637)"],
   ["5f00::/16", "never", "segment routing identifiers (RFC 9602)"],
-  ["fc00::/7", "inside", "unique local, holds clouds' metadata (RFC 4193)"],
+  ["fd00:ec2::23/128", "never", "a pod's credentials (EKS)"],
+  ["fd00:ec2::254/128", "never", "Amazon's metadata"],
+  ["fd20:ce::254/128", "never", "Google's metadata"],
+  ["fc00::/7", "inside", "unique local (RFC 4193)"],
   ["fe80::/10", "inside", "link-local (RFC 4291)"],
   ["fec0::/10", "inside", "site-local, deprecated (RFC 3879)"],
   ["ff00::/8", "never", "multicast (RFC 4291)"],

@@ -1,5 +1,5 @@
-// Where a request may go: judged at registration, before each attempt, and on the connection itself. A
-// listener that stands where nothing may go must hear nothing.
+// When it is judged where a request may go: at registration, before each attempt, and on the connection
+// itself. Which texts, lists and addresses are refused, in tables: cases/texts.test.ts, cases/names.test.ts.
 
 import { describe, expect, it } from "vitest";
 import { createConnector } from "../../src/egress/connector.ts";
@@ -10,7 +10,6 @@ import { answering, listenTcp, post, receive, sender, status, timed } from "./ha
 
 const OK = status("204 No Content");
 const DESTINATION = { kind: "failed", category: "destination not permitted", retryable: false };
-const ADDRESS = { kind: "failed", category: "address not permitted", retryable: false };
 const PUBLIC = "93.184.216.34";
 
 /** One answer a look-up, the last one again and again. */
@@ -25,71 +24,12 @@ function answers(...each: string[][]): SystemLookup & { asked: string[] } {
 }
 
 describe("before an attempt", () => {
-  it("a host off the list is refused, and no resolver asked", async () => {
-    const lookup = answers([PUBLIC]);
-    const by = await sender({ lookup });
-    for (const url of ["https://evil.example/", "https://test/", "https://10.0.0.1/", "https://[::2]/"]) {
-      expect(await post(by, url)).toEqual(DESTINATION);
-      await expect(by.vet(url)).rejects.toBeInstanceOf(EgressRefusal);
-    }
-    expect(lookup.asked).toEqual([]);
-  });
-
   it("a host taken off the list since registration is refused", async () => {
     const { href } = await (await sender({ lookup: answers([PUBLIC]) })).vet("https://a.test/");
     const lookup = answers([PUBLIC]);
     const later = await sender({ lookup, destinations: parseDestinations("other.test") });
     expect(await post(later, href)).toEqual(DESTINATION);
     expect(lookup.asked).toEqual([]);
-  });
-
-  it.each(["http://localhost/", "https://u:p@localhost/", "https://localhost:0/", "", "https://0x7f.1/"])(
-    "a stored text that is no destination is refused: %j",
-    async (href) => expect(await post(await sender(), href)).toEqual(DESTINATION),
-  );
-
-  it("an address inside is refused though it is on the list, and hears nothing", async () => {
-    const four = await listenTcp();
-    const six = await listenTcp(undefined, "::1");
-    const lookup = answers([PUBLIC]);
-    const by = await sender({ permitPrivate: false, lookup });
-    for (const url of [`https://127.0.0.1:${four.port}/`, `https://[::1]:${six.port}/`]) {
-      expect(await post(by, url)).toEqual(DESTINATION);
-      await expect(by.vet(url)).rejects.toMatchObject({ category: "destination not permitted" });
-    }
-    expect(four.connections + six.connections).toBe(0);
-    expect(lookup.asked).toEqual([]);
-  });
-
-  it.each([
-    ["inside", ["127.0.0.1"]],
-    ["public and inside", [PUBLIC, "127.0.0.1"]],
-    ["inside and public", ["127.0.0.1", PUBLIC]],
-    ["IPv6 and inside", ["::1"]],
-    ["IPv4 within IPv6", ["::ffff:127.0.0.1"]],
-    ["link-local with a zone", ["fe80::1%eth0"]],
-    ["NAT64", ["64:ff9b::7f00:1"]],
-  ])("a name whose addresses are %s is refused whole, and nothing connects", async (_what, addresses) => {
-    const listener = await listenTcp();
-    const by = await sender({ permitPrivate: false, lookup: answers(addresses) });
-    const url = `https://a.test:${listener.port}/`;
-    expect(await post(by, url)).toEqual(DESTINATION);
-    await expect(by.vet(url)).rejects.toMatchObject({ category: "destination not permitted" });
-    expect(listener.connections).toBe(0);
-  });
-
-  it.each([
-    ["0.0.0.0"],
-    ["::"],
-    ["224.0.0.1"],
-    ["255.255.255.255"],
-    ["64:ff9b::7f00:1"],
-    ["127.0.0.1", "0.0.0.0"],
-  ])("what is never permitted stays refused with the inside permitted: %s %s", async (...addresses) => {
-    const listener = await listenTcp();
-    const by = await sender({ permitPrivate: true, lookup: answers(addresses) });
-    expect(await post(by, `https://a.test:${listener.port}/`)).toEqual(DESTINATION);
-    expect(listener.connections).toBe(0);
   });
 
   it("a kept connection is not used once its name has turned to where nothing may go", async () => {
@@ -104,19 +44,6 @@ describe("before an attempt", () => {
 });
 
 describe("at the connection", () => {
-  it.each([
-    ["inside", ["127.0.0.1"]],
-    ["partly inside", [PUBLIC, "127.0.0.1"]],
-    ["the unspecified address", ["0.0.0.0"]],
-  ])("a name that has turned, since the check, %s is refused, and nothing connects", async (_what, later) => {
-    const listener = await listenTcp();
-    const lookup = answers([PUBLIC], later);
-    const by = await sender({ permitPrivate: false, lookup, answerLifetimeMs: 0 });
-    expect(await post(by, `https://a.test:${listener.port}/`)).toEqual(ADDRESS);
-    expect(lookup.asked).toEqual(["a.test", "a.test"]);
-    expect(listener.connections).toBe(0);
-  });
-
   it("a name is connected to as it was checked: one answer serves both", async () => {
     const receiver = await receive(answering(OK), { dns: ["a.test"] });
     const lookup = answers(["127.0.0.1"], ["0.0.0.0"]);

@@ -1,10 +1,9 @@
 // The one time limit against every way of not answering, what it frees, and what ends an attempt early.
 
-import { spawn } from "node:child_process";
 import events from "node:events";
-import { connect } from "node:net";
 import { describe, expect, it, vi } from "vitest";
 import type { Sender } from "../../src/egress/index.ts";
+import { blackHole } from "./cases/support.ts";
 import {
   answering,
   type Listener,
@@ -66,9 +65,8 @@ describe("the time limit", () => {
 
   it("holds against an address from which no answer to the SYN comes", async () => {
     // Its backlog of one is full, so the kernel lets further SYNs drop.
-    const full = await fullListener();
-    await expectTimeout(await sender({ timeoutMs: LIMIT_MS }), `https://127.0.0.1:${full.port}/`);
-    full.release();
+    const port = await blackHole();
+    await expectTimeout(await sender({ timeoutMs: LIMIT_MS }), `https://127.0.0.1:${port}/`);
   });
 
   it("holds against a head that never comes", async () => {
@@ -256,29 +254,3 @@ describe("nothing", () => {
     await vi.waitFor(() => expect(connections.counts).toEqual({ origins: 0, open: 0, idle: 0 }));
   });
 });
-
-/** Listens on a free port, prints it, and is stopped: the kernel alone answers, until its queue of one is full. */
-const STOPPED_LISTENER = `
-  const server = require("node:net").createServer();
-  server.listen({ port: 0, host: "127.0.0.1", backlog: 1 }, () => {
-    process.stdout.write(String(server.address().port), () => process.kill(process.pid, "SIGSTOP"));
-  });`;
-
-/** A port whose accept queue is full and stays so: a SYN to it gets no answer. */
-async function fullListener(): Promise<{ port: number; release(): void }> {
-  const child = spawn(process.execPath, ["-e", STOPPED_LISTENER]);
-  const port = await new Promise<number>((resolve) =>
-    child.stdout.once("data", (text) => resolve(Number(text))),
-  );
-  const fillers = Array.from({ length: 6 }, () => connect(port, "127.0.0.1").on("error", () => {}));
-  await Promise.all(
-    fillers.slice(0, 2).map((filler) => new Promise((resolve) => filler.once("connect", resolve))),
-  );
-  return {
-    port,
-    release() {
-      for (const filler of fillers) filler.destroy();
-      child.kill("SIGKILL");
-    },
-  };
-}
