@@ -114,6 +114,10 @@ export class Attempt implements Borrower, Dispatcher.DispatchHandler {
     }
   }
 
+  refuse(error: EgressError): void {
+    this.#fail(error);
+  }
+
   /** The caller's signal fired: this object is its own listener. */
   handleEvent(): void {
     this.cut({ kind: "aborted" });

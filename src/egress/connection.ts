@@ -1,10 +1,9 @@
 /** One kept connection: a socket, the HTTP/1.1 spoken on it, and how long and how much it may carry. */
 import type { EventEmitter } from "node:events";
-import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { Client, type Dispatcher } from "undici";
 import type { Lane } from "./connections.ts";
-import type { Connector } from "./connector.ts";
+import type { Connector, Dialled } from "./connector.ts";
 import { EgressError } from "./failure.ts";
 
 /** Milliseconds a connection may lie idle, whatever the receiver offers. */
@@ -18,20 +17,28 @@ const MAX_HEAD_BYTES = 16_384;
 /** Bytes of an answer's body before its connection is dropped (contract section 8). */
 export const MAX_BODY_BYTES = 16_384;
 /**
- * Bytes read for one answer in all, as many while idle and as many for the handshake, counted below TLS. undici
- * counts neither informational answers nor chunk extensions, reason phrases and blank lines, and nothing above
- * TLS sees the messages of TLS itself: key updates and requests for a handshake without end. A certificate
- * chain at OpenSSL's limit, or a head and a body at theirs, stay below it.
+ * Bytes read for one answer in all, and as many while idle, counted below TLS. undici counts neither
+ * informational answers nor chunk extensions, reason phrases and blank lines; a head and a body at their
+ * limits, the body in chunks of one byte, stay below it.
  */
 const MAX_READ_BYTES = 131_072;
-/** Milliseconds between two looks at that count on a connection that has nothing for undici to read. */
-const COUNT_EVERY_MS = 20;
+/**
+ * Bytes of a handshake. OpenSSL checks every signature of a chain before it asks whether anyone vouches for it:
+ * its own limit of 100 KB lets junk cost this thread 0.8 s, and 66 certificates are no receiver's.
+ */
+const MAX_HANDSHAKE_BYTES = 24_576;
+/**
+ * Bytes of TLS's own, in one answer or while idle, that carry (almost) nothing: key updates, tickets, requests
+ * for another handshake. A receiver that sends an answer in records of one byte still carries one part in eight.
+ */
+const MAX_SILENT_BYTES = 16_384;
+const SILENT_SHARE = 8;
 
 /** What its owner is told of. */
 export interface ConnectionEvents {
   readonly onClosed: (connection: Connection) => void;
-  /** The host sent messages of TLS itself without end, which no well-meaning receiver does. */
-  readonly onFlood: (hostname: string) => void;
+  /** The peer sent TLS messages of which nothing above TLS hears, beyond what any well-meaning receiver does. */
+  readonly onFlood: (connection: Connection) => void;
 }
 
 /**
@@ -40,32 +47,40 @@ export interface ConnectionEvents {
  */
 export class Connection {
   readonly lane: Lane;
+  readonly #onFlood: ConnectionEvents["onFlood"];
   readonly #client: Client;
   readonly #openedAt = performance.now();
-  /** The TCP socket, from the dialling on. */
-  #below: Socket | undefined;
-  /** The TLS socket on it, once it may be written to. */
+  /** Whether it was dialled, be it in vain. */
+  #used = false;
+  #dialled: Dialled | undefined;
+  /** The TLS socket, once it may be written to. */
   #socket: TLSSocket | undefined;
-  #dialled = false;
   #cameBefore = 0;
   #carriedBefore = 0;
   #failure: Error | undefined;
 
   constructor(lane: Lane, dial: Connector, { onClosed, onFlood }: ConnectionEvents) {
     this.lane = lane;
+    this.#onFlood = onFlood;
     this.#client = new Client(lane.origin, {
       connect: (target, done) => {
-        if (this.#dialled) {
+        if (this.#used) {
           process.nextTick(done, new EgressError("EGRESS_STALE", "the kept connection was closed"), null);
           return;
         }
-        this.#dialled = true;
-        this.#below = dial(target, (...result) => {
-          const [, socket] = result;
-          if (socket !== null) this.#watch(socket);
-          done(...result);
+        this.#used = true;
+        this.#dialled = dial(target, (error, socket) => {
+          if (this.#came > MAX_HANDSHAKE_BYTES) {
+            const tooLong = new EgressError("EGRESS_DROPPED", "the handshake is too long");
+            done(tooLong, null);
+            this.#end(tooLong);
+            this.#onFlood(this);
+          } else if (socket === null) done(error, null);
+          else {
+            this.#watch(socket);
+            done(null, socket);
+          }
         });
-        if (this.#below !== undefined) this.#count(this.#below, () => onFlood(target.hostname));
       },
       allowH2: false,
       pipelining: 1,
@@ -95,42 +110,59 @@ export class Connection {
 
   /** A new answer, or a new time of lying idle, begins: it may bring as many bytes as any other. */
   countAnew(): void {
-    this.#cameBefore = this.#below?.bytesRead ?? 0;
+    this.#cameBefore = this.#dialled?.below.bytesRead ?? 0;
     this.#carriedBefore = this.#socket?.bytesRead ?? 0;
+  }
+
+  /** The address at the other end, once TCP is up. */
+  get peer(): string | undefined {
+    return this.#dialled?.below.remoteAddress;
   }
 
   /** Its listeners are on before undici's own, so that what is too much is not parsed first. */
   #watch(socket: TLSSocket): void {
     this.#socket = socket;
+    this.countAnew();
     socket.on("readable", () => {
-      if (this.#came > MAX_READ_BYTES) this.#dropAsEndless();
+      if (this.#came > MAX_READ_BYTES) this.#dropAsEndless(this.#isMostlySilent);
     });
     socket.on("error", (error) => {
       this.#failure ??= error;
     });
   }
 
-  #count(below: Socket, onFlood: () => void): void {
-    const timer = setInterval(() => {
-      if (this.#came <= MAX_READ_BYTES) return;
-      const carried = (this.#socket?.bytesRead ?? 0) - this.#carriedBefore;
-      if (carried < this.#came / 2) onFlood();
-      this.#dropAsEndless();
-    }, COUNT_EVERY_MS).unref();
-    below.once("close", () => clearInterval(timer));
+  /**
+   * Ends the connection if too much came in since `countAnew`; to be called between two turns, when all that
+   * TLS made of it has been read.
+   */
+  check(): void {
+    const came = this.#came;
+    if (came <= MAX_SILENT_BYTES) return;
+    if (this.#socket === undefined) {
+      if (came > MAX_HANDSHAKE_BYTES) this.#dropAsEndless(true);
+    } else if (came - this.#carried > MAX_SILENT_BYTES && this.#isMostlySilent) this.#dropAsEndless(true);
+    else if (came > MAX_READ_BYTES) this.#dropAsEndless(false);
   }
 
   get #came(): number {
-    return (this.#below?.bytesRead ?? 0) - this.#cameBefore;
+    return (this.#dialled?.below.bytesRead ?? 0) - this.#cameBefore;
   }
 
-  #dropAsEndless(): void {
+  get #carried(): number {
+    return (this.#socket?.bytesRead ?? 0) - this.#carriedBefore;
+  }
+
+  get #isMostlySilent(): boolean {
+    return this.#carried < this.#came / SILENT_SHARE;
+  }
+
+  #dropAsEndless(flooded: boolean): void {
     this.#end(new EgressError("EGRESS_DROPPED", "the receiver sends without end"));
+    if (flooded) this.#onFlood(this);
   }
 
   #end(error: EgressError): void {
-    this.#socket?.destroy(error);
-    this.#below?.destroy(error);
+    this.#dialled?.end(error);
   }
 
   get lendable(): boolean {

@@ -2,18 +2,26 @@
  * Connections kept per origin and lent to one request at a time. Nothing is ever queued on a connection:
  * who finds none free waits here, where a deadline can take them out again.
  */
+import type { Bar } from "./bar.ts";
 import { Connection, type ConnectionEvents } from "./connection.ts";
 import type { Connector } from "./connector.ts";
+import { EgressError } from "./failure.ts";
 
 /** Someone who wants a connection to one origin. */
 export interface Borrower {
   /** Called once, at once or when a connection is free, unless `withdraw` came first. */
   use(connection: Connection): void;
+  /** Called in its place where none will be lent. */
+  refuse(error: EgressError): void;
 }
+
+/** Milliseconds between two looks at what came in on connections that have nothing for undici to read. */
+const CHECK_EVERY_MS = 50;
 
 /** What there is for one origin. */
 export interface Lane {
   readonly origin: string;
+  readonly hostname: string;
   /** All connections that exist; never more than the limit. */
   readonly open: Set<Connection>;
   /** Those free to lend, the last used last. */
@@ -26,6 +34,7 @@ export interface Lane {
 export class Connections {
   readonly #dial: Connector;
   readonly #events: ConnectionEvents;
+  readonly #barred: Bar;
   readonly #perOrigin: number;
   readonly #maxIdle: number;
   readonly #lanes = new Map<string, Lane>();
@@ -35,14 +44,19 @@ export class Connections {
   readonly #draining = new Set<Connection>();
   /** Lanes with room for someone who waits, until the turn in which it is given. */
   readonly #withRoom = new Set<Lane>();
+  #checks: NodeJS.Timeout | undefined;
 
   /**
    * At most `perOrigin` connections to one origin, and to all together `maxIdle` that no one waits for an
    * answer on, idle or draining.
    */
-  constructor(dial: Connector, perOrigin: number, maxIdle: number, onFlood: ConnectionEvents["onFlood"]) {
+  constructor(dial: Connector, perOrigin: number, maxIdle: number, barred: Bar) {
     this.#dial = dial;
-    this.#events = { onClosed: (closed) => this.#closed(closed), onFlood };
+    this.#barred = barred;
+    this.#events = {
+      onClosed: (closed) => this.#closed(closed),
+      onFlood: (flooded) => this.#bar(flooded),
+    };
     this.#perOrigin = Math.max(1, perOrigin);
     this.#maxIdle = maxIdle;
   }
@@ -60,9 +74,18 @@ export class Connections {
   /** Lends a kept connection, else a new one, else has the borrower wait its turn. */
   borrow(origin: string, borrower: Borrower): void {
     const lane = this.#laneOf(origin);
+    if (this.#barred.has(lane.hostname)) {
+      this.#forgetIfUnused(lane);
+      borrower.refuse(new EgressError("EGRESS_DROPPED", "the host sends without end"));
+      return;
+    }
     const kept = this.#takeIdle(lane);
-    if (kept !== undefined) borrower.use(kept);
-    else if (lane.waiting.size === 0 && this.#makeRoom(lane)) borrower.use(this.#open(lane));
+    if (kept !== undefined) {
+      // A turn later. undici looks for an answer that nobody asked for one turn before it writes, and only what
+      // was polled since then shows: after this process was busy, its own turn comes before the next poll.
+      lane.waiting.add(borrower);
+      setImmediate(() => this.giveBack(kept));
+    } else if (lane.waiting.size === 0 && this.#makeRoom(lane)) borrower.use(this.#open(lane));
     else lane.waiting.add(borrower);
   }
 
@@ -161,7 +184,8 @@ export class Connections {
   #laneOf(origin: string): Lane {
     let lane = this.#lanes.get(origin);
     if (lane === undefined) {
-      lane = { origin, open: new Set(), idle: [], draining: new Set(), waiting: new Set() };
+      const hostname = new URL(origin).hostname.replace(/^\[|\]$/g, "");
+      lane = { origin, hostname, open: new Set(), idle: [], draining: new Set(), waiting: new Set() };
       this.#lanes.set(origin, lane);
     }
     return lane;
@@ -197,7 +221,37 @@ export class Connections {
   #open(lane: Lane): Connection {
     const connection = new Connection(lane, this.#dial, this.#events);
     lane.open.add(connection);
+    this.#checks ??= setInterval(() => this.#check(), CHECK_EVERY_MS).unref();
     return connection;
+  }
+
+  /** Nothing more is sent to that host, or to that address, for a while; what was under way there ends. */
+  #bar(flooded: Connection): void {
+    const { hostname } = flooded.lane;
+    const { peer } = flooded;
+    this.#barred.add(hostname);
+    if (peer !== undefined) this.#barred.add(peer);
+    for (const lane of [...this.#lanes.values()]) {
+      if (lane.hostname !== hostname) continue;
+      const waiting = [...lane.waiting];
+      lane.waiting.clear();
+      for (const connection of [...lane.open]) this.drop(connection);
+      for (const borrower of waiting) {
+        borrower.refuse(new EgressError("EGRESS_DROPPED", "the host sends without end"));
+      }
+    }
+  }
+
+  /** Runs while there are connections. */
+  #check(): void {
+    for (const lane of this.#lanes.values()) {
+      for (const connection of lane.open) {
+        connection.check();
+      }
+    }
+    if (this.#lanes.size > 0) return;
+    clearInterval(this.#checks);
+    this.#checks = undefined;
   }
 
   /** A socket's end is the business of the request on it; only an idle one has nobody to notice. */

@@ -5,6 +5,7 @@
 import { X509Certificate } from "node:crypto";
 import { isIP, type LookupFunction, connect as openTcp, type Socket } from "node:net";
 import { connect as openTls, type PeerCertificate, type SecureContext, type TLSSocket } from "node:tls";
+import type { Bar } from "./bar.ts";
 import { EgressError, EgressRefusal } from "./failure.ts";
 import type { Resolver } from "./resolver.ts";
 
@@ -13,6 +14,8 @@ export interface ConnectorOptions {
   readonly resolver: Resolver;
   readonly permitsHost: (hostname: string) => boolean;
   readonly permitsAddress: (address: string) => boolean;
+  /** Addresses not to be connected to just now, whatever name led there. */
+  readonly barred: Bar;
   readonly trust: SecureContext;
 }
 
@@ -28,11 +31,19 @@ export type ConnectCallback = (
   ...result: [error: null, socket: TLSSocket] | [error: Error, socket: null]
 ) => void;
 
-/**
- * Returns the TCP socket below TLS while it connects, so that a deadline can destroy it and what comes in can
- * be counted; undefined where nothing is dialled.
- */
-export type Connector = (target: ConnectTarget, done: ConnectCallback) => Socket | undefined;
+/** A connection from its dialling on. */
+export interface Dialled {
+  /** The TCP socket below TLS: what comes in is counted there. */
+  readonly below: Socket;
+  /**
+   * Ends it in whatever state it is. By way of TLS once that is there: Node crashes (SIGSEGV, 24.21) where the
+   * socket below is destroyed while TLS is at work on it, such as in a callback of its own.
+   */
+  end(error: Error): void;
+}
+
+/** Returns what it dials while it connects, so that a deadline can end it; undefined where nothing is dialled. */
+export type Connector = (target: ConnectTarget, done: ConnectCallback) => Dialled | undefined;
 
 /** Before the next address of a name is tried beside this one, in milliseconds; Node's 250 is short for a slow link. */
 const ADDRESS_ATTEMPT_MS = 1_000;
@@ -45,7 +56,8 @@ const ADDRESS_ATTEMPT_MS = 1_000;
  * since a resumed one skips the name check; HTTP/2, which may send a request again, is not offered.
  * There is no time limit here: the attempt's own one ends the socket that this returns.
  */
-export function createConnector({ resolver, permitsHost, trust, ...options }: ConnectorOptions): Connector {
+export function createConnector(options: ConnectorOptions): Connector {
+  const { resolver, permitsHost, barred, trust } = options;
   const permitsAddress = total(options.permitsAddress);
 
   return ({ hostname, port }, done) => {
@@ -81,8 +93,9 @@ export function createConnector({ resolver, permitsHost, trust, ...options }: Co
       closed.abort();
       fail(new EgressError("EGRESS_DROPPED", "the connection was closed"));
     });
+    let above: TLSSocket | undefined;
     below.once("connect", () => {
-      const refusal = refusalOfPeer(below.remoteAddress, permitsAddress);
+      const refusal = refusalOfPeer(below.remoteAddress, permitsAddress, barred);
       if (refusal !== undefined) {
         below.destroy(refusal);
         return;
@@ -94,6 +107,7 @@ export function createConnector({ resolver, permitsHost, trust, ...options }: Co
         rejectUnauthorized: true,
         ALPNProtocols: ["http/1.1"],
       });
+      above = socket;
       socket.on("error", fail);
       socket.on("secureConnect", () => {
         // In TLS 1.2 a receiver may ask for another handshake. OpenSSL's option to refuse answers each such
@@ -103,7 +117,7 @@ export function createConnector({ resolver, permitsHost, trust, ...options }: Co
         pending = undefined;
       });
     });
-    return below;
+    return { below, end: (error) => (above ?? below).destroy(error) };
   };
 }
 
@@ -165,8 +179,11 @@ function certificateCheckFor(
 function refusalOfPeer(
   peer: string | undefined,
   permitsAddress: (address: string) => boolean,
+  barred: Bar,
 ): EgressError | undefined {
   if (peer === undefined) return new EgressError("EGRESS_PEER_UNKNOWN", "the peer has no address");
-  if (permitsAddress(peer)) return undefined;
-  return new EgressRefusal("address not permitted", "the address is not permitted");
+  if (!permitsAddress(peer)) {
+    return new EgressRefusal("address not permitted", "the address is not permitted");
+  }
+  return barred.has(peer) ? new EgressError("EGRESS_DROPPED", "the peer sends without end") : undefined;
 }

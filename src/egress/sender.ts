@@ -2,6 +2,7 @@
 import { isIP } from "node:net";
 import { classify } from "./addresses.ts";
 import { Attempt, type Done, type Verdict } from "./attempt.ts";
+import { Bar } from "./bar.ts";
 import { BoundedMap } from "./bounded-map.ts";
 import { Connections } from "./connections.ts";
 import { createConnector } from "./connector.ts";
@@ -57,12 +58,6 @@ export interface Sender {
 /** Parsed destinations remembered; they are few, and parsing one costs more than the rest of the check. */
 const MAX_TARGETS = 1_000;
 const DEFAULT_MAX_IDLE = 256;
-/**
- * Milliseconds for which nothing is sent to a host that flooded a connection below the reach of any limit but
- * the count of its bytes: by then each key update asked of us (10 to 20 µs) has cost up to half a second of this thread.
- */
-const BARRED_MS = 60_000;
-const MAX_BARRED = 1_000;
 const ABORTED: Outcome = Object.freeze({ kind: "aborted" });
 
 /**
@@ -77,18 +72,18 @@ export function createSender(options: SenderOptions): Sender {
     ...options,
     groupOf: (hostname) => destinations.entryFor(hostname) ?? hostname,
   });
-  /** Hosts that flooded a connection with messages of TLS itself, and when. */
-  const barredSince = new BoundedMap<string, number>(MAX_BARRED);
+  const barred = new Bar();
   const connections = new Connections(
     createConnector({
       resolver,
       permitsHost: (hostname) => destinations.permits(hostname),
       permitsAddress,
+      barred,
       trust: createTrust(options.extraCa),
     }),
     options.connectionsPerOrigin,
     options.maxIdleConnections ?? DEFAULT_MAX_IDLE,
-    (hostname) => barredSince.set(hostname, performance.now()),
+    barred,
   );
   const targets = new BoundedMap<string, DestinationUrl>(MAX_TARGETS);
   const underWay = new Set<Attempt>();
@@ -118,14 +113,6 @@ export function createSender(options: SenderOptions): Sender {
     const known = resolver.cached(hostname);
     if (known !== undefined) return verdictOnAddresses(known);
     return resolver.resolve(hostname, givenUp()).then(verdictOnAddresses);
-  }
-
-  function isBarred(hostname: string): boolean {
-    const since = barredSince.get(hostname);
-    if (since === undefined) return false;
-    if (performance.now() - since < BARRED_MS) return true;
-    barredSince.delete(hostname);
-    return false;
   }
 
   /** The verdict, or nothing against it when the time is up: at registration what cannot be resolved passes. */
@@ -191,9 +178,7 @@ export function createSender(options: SenderOptions): Sender {
         const request = { origin, path, headers: headerList(headers), body, timeoutMs, signal };
         const attempt = new Attempt(request, connections, done);
         underWay.add(attempt);
-        attempt.start(() =>
-          isBarred(target.hostname) ? "network error" : verdictOn(target, () => attempt.givenUp),
-        );
+        attempt.start(() => verdictOn(target, () => attempt.givenUp));
       });
     },
 

@@ -23,6 +23,17 @@ const CIPHERS = [
 ].join(":");
 
 /**
+ * Groups for the key exchange, the post-quantum one where OpenSSL has it. Named, since OpenSSL 3.0 (Node 22) offers
+ * finite fields of up to 8192 bits in TLS 1.3 as well: 130 ms of this thread where X25519 takes 3.
+ */
+const GROUPS = [
+  ...(Number.parseFloat(process.versions.openssl) >= 3.5 ? ["X25519MLKEM768"] : []),
+  "X25519",
+  "P-256",
+  "P-384",
+].join(":");
+
+/**
  * One context for every connection of a sender. It is built once because it parses every root: some 10 ms,
  * and `tls.connect` with a `ca` option would pay that on each connection.
  *
@@ -36,6 +47,7 @@ export function createTrust(extraCa?: string): SecureContext {
     // who asked for more (--tls-min-v1.3) gets it.
     minVersion: DEFAULT_MIN_VERSION === "TLSv1.3" ? "TLSv1.3" : "TLSv1.2",
     ciphers: CIPHERS,
+    ecdhCurve: GROUPS,
     ...(extraCa === undefined ? {} : { ca: [...getCACertificates("default"), ...readCertificates(extraCa)] }),
   });
 }

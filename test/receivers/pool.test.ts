@@ -1,11 +1,15 @@
 // The reuse of connections, and what they cost beyond the attempts under way: none is opened for one who is
 // about to give up, and those that still read a body count among the idle.
 
+import { stat } from "node:fs";
 import { Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
 import { afterEach, describe, expect, it, vi } from "vitest";
+import type { Outcome } from "../../src/egress/index.ts";
 import { answering, listenTcp, post, type Receiver, receive, sender, status, timed } from "./harness.ts";
 
 const OK = status("204 No Content");
+const ACCEPTED = { kind: "accepted", status: 204 };
 const ABORTED = { kind: "aborted" };
 const TIMEOUT = { kind: "failed", category: "timeout", retryable: true };
 
@@ -132,6 +136,29 @@ describe("connections", () => {
     }
     expect(receiver.connections).toBe(3);
     expect(receiver.requests).toHaveLength(3);
+  });
+
+  it("on which an answer nobody asked for has come, unread while the process was busy, are not used", async () => {
+    const answers = ["200 OK", "408 Request Timeout"];
+    for (const stray of answers) {
+      const sockets: TLSSocket[] = [];
+      const receiver = await receive((socket) => {
+        sockets.push(socket);
+        socket.write(OK);
+      });
+      const by = await sender();
+      const url = `https://localhost:${receiver.port}/`;
+      expect(await post(by, url)).toEqual(ACCEPTED);
+      // In the phase of a turn in which sockets are polled: what is written here is polled in the next turn.
+      const posted = await new Promise<Promise<Outcome>>((resolve) =>
+        stat(".", () => {
+          sockets[0]?.write(status(stray));
+          resolve(post(by, url));
+        }),
+      );
+      expect(await posted).toEqual(ACCEPTED);
+      expect(receiver.connections).toBe(2);
+    }
   });
 
   it("are not used beyond half a minute, however busy", async () => {

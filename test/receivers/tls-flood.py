@@ -3,7 +3,7 @@ send at will: OpenSSL is called directly.
 
     python3 tls-flood.py KIND WHEN CERT KEY
 
-KIND: key-updates, answered-key-updates, tickets (TLS 1.3), hello-requests (TLS 1.2). WHEN: instead (of an
+KIND: key-updates, mixed- and answered-key-updates, tickets (TLS 1.3), hello-requests (TLS 1.2). WHEN: instead (of an
 answer) or idle (after an answered request). Prints the port it listens on, then one line a connection that ended.
 """
 
@@ -33,14 +33,22 @@ def is_open(connection):
     return False
 
 
+def mixed(ssl, sent):
+    """Once far more than is read of an answer has come, one byte of one."""
+    if sent == 8_000:
+        libssl.SSL_write(ssl, b"H", 1)
+    return libssl.SSL_key_update(ssl, 0)
+
+
 MESSAGES = {
     # 0: none is asked for in return.
-    "key-updates": lambda ssl, _: libssl.SSL_key_update(ssl, 0),
+    "key-updates": lambda ssl, _, __: libssl.SSL_key_update(ssl, 0),
+    "mixed-key-updates": lambda ssl, _, sent: mixed(ssl, sent),
     # 1: each asks for one in return.
-    "answered-key-updates": lambda ssl, _: libssl.SSL_key_update(ssl, 1),
+    "answered-key-updates": lambda ssl, _, __: libssl.SSL_key_update(ssl, 1),
     # OpenSSL takes no notice of a failure to write one.
-    "tickets": lambda ssl, connection: is_open(connection) and libssl.SSL_new_session_ticket(ssl),
-    "hello-requests": lambda ssl, _: libssl.SSL_renegotiate(ssl),
+    "tickets": lambda ssl, connection, _: is_open(connection) and libssl.SSL_new_session_ticket(ssl),
+    "hello-requests": lambda ssl, _, __: libssl.SSL_renegotiate(ssl),
 }
 
 
@@ -50,7 +58,7 @@ def flood(connection, ssl, message, idle):
         request = ctypes.create_string_buffer(65536)
         if libssl.SSL_read(ssl, request, len(request)) > 0 and idle:
             libssl.SSL_write(ssl, ANSWER, len(ANSWER))
-        while message(ssl, connection) == 1 and libssl.SSL_do_handshake(ssl) == 1:
+        while message(ssl, connection, sent) == 1 and libssl.SSL_do_handshake(ssl) == 1:
             sent += 1
     connection.close()
     print(f"closed after {sent}", flush=True)
