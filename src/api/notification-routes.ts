@@ -41,9 +41,12 @@ export interface NotificationRoutesOptions {
   endpoints: Endpoints;
   deliveryList: DeliveryList;
   sender: Pick<Sender, "vet">;
+  /** Told at once, so that this process sends nothing more of what it has claimed for it. */
+  onDisabled?: (endpointId: string) => void;
 }
 
-export function notificationRoutes({ endpoints, deliveryList, sender }: NotificationRoutesOptions): Route[] {
+export function notificationRoutes(options: NotificationRoutesOptions): Route[] {
+  const { endpoints, deliveryList, sender, onDisabled } = options;
   return [
     route({
       method: "POST",
@@ -102,6 +105,7 @@ export function notificationRoutes({ endpoints, deliveryList, sender }: Notifica
       answer: z.object({ disabled: z.literal(true) }),
       async handle({ principal, body }) {
         if (!(await endpoints.disable(principal, body.id))) throw noSuchEndpoint();
+        onDisabled?.(body.id);
         return { body: { disabled: true }, magnitude: 1, audited: true };
       },
     }),

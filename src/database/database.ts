@@ -20,6 +20,9 @@ const BEGIN = `BEGIN;
   SET LOCAL statement_timeout = '10s'; SET LOCAL lock_timeout = '5s';
   SET LOCAL idle_in_transaction_session_timeout = '10s'`;
 
+const PROBES_ONLY = `SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off;
+  SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off`;
+
 const INT8 = 20;
 
 /** A statement that is run again and again: its name lets PostgreSQL keep its plan. */
@@ -50,6 +53,12 @@ export interface DatabaseOptions {
   queryTimeoutMs?: number;
   /** Off behind a transaction pooler, where a name may belong to another client's statement. */
   namedStatements?: boolean;
+  /**
+   * On where every statement is a chain of index probes: plans are then made once and of nothing else. Made while
+   * a table is nearly empty, a plan would otherwise read all of it later, until the next ANALYZE. Without
+   * effect where statements are not named: what is set on a connection would reach a pooler's other clients.
+   */
+  probesOnly?: boolean;
   /** Told about connections that end while nobody uses them. */
   onIdleError?: (error: Error) => void;
 }
@@ -81,6 +90,9 @@ export class Database implements Queryable {
       keepAliveInitialDelayMillis: 10_000,
       idleTimeoutMillis: 60_000,
       types,
+      ...(this.#named && options.probesOnly === true
+        ? { onConnect: async (client: pg.ClientBase) => void (await client.query(PROBES_ONLY)) }
+        : {}),
     });
     this.#pool.on("error", (error) => options.onIdleError?.(error));
     // A client in use has no listener of the pool's; without one of ours a killed backend is an

@@ -24,8 +24,9 @@ export interface Claim {
   /** Requests started, this one included. */
   attempts: number;
   lease: number;
-  /** The database's clock when the claim was made, in ms since 1970. */
+  /** When the claim was made: by the database's clock in ms since 1970, and by performance.now. */
   databaseMs: number;
+  claimedAt: number;
 }
 
 /** How many deliveries may be claimed: in all, to one endpoint, and less to the endpoints named. */
@@ -123,6 +124,7 @@ export class Deliveries {
       advances.map(({ storedThrough }) => storedThrough),
       advances.map(({ formedTurns }) => formedTurns),
       advances.map(({ parkedTurns }) => parkedTurns),
+      full(room),
     ]);
     return owedFrom(rows);
   }
@@ -132,6 +134,7 @@ export class Deliveries {
     const rows = await this.#db.query<OwedRow>(this.#sql.reconcile, [
       ...this.#roomValues(room),
       RECONCILE_BATCH,
+      full(room),
     ]);
     return { ...owedFrom(rows), more: (rows[0]?.considered ?? 0) >= RECONCILE_BATCH };
   }
@@ -143,6 +146,7 @@ export class Deliveries {
       ...this.#roomValues(room),
       start,
       this.#maxAttempts,
+      full(room),
     ]);
     const rows = answer.filter(({ delivery_id }) => delivery_id !== null);
     const reachedEnd = rows.length < room.total;
@@ -185,15 +189,21 @@ export class Deliveries {
     return (await this.#db.query(this.#sql.expire, [retentionMs, limit])).length;
   }
 
-  #roomValues(room: Room): unknown[] {
+  #roomValues({ total, perEndpoint, busy }: Room): unknown[] {
+    const some = busy.filter(({ room }) => room > 0);
     return [
-      room.total,
-      room.perEndpoint,
-      room.busy.map(({ endpointId }) => endpointId),
-      room.busy.map((endpoint) => endpoint.room),
+      total,
+      perEndpoint,
+      some.map(({ endpointId }) => endpointId),
+      some.map(({ room }) => room),
       this.#leaseMs,
     ];
   }
+}
+
+/** The endpoints for which there is no room at all; often many more than those with some. */
+function full({ busy }: Room): string[] {
+  return busy.filter(({ room }) => room === 0).map(({ endpointId }) => endpointId);
 }
 
 function owedFrom(answer: OwedRow[]): Owed {
@@ -211,6 +221,7 @@ function claimFrom(row: ClaimRow): Claim {
     attempts: row.attempts,
     lease: row.lease,
     databaseMs: row.database_ms,
+    claimedAt: performance.now(),
     news: {
       scope: row.scope,
       formedThrough: row.formed_through,

@@ -1,10 +1,10 @@
-// Sends what was claimed, within this process's room, and says what came of each. A slow or failing
-// endpoint takes only its own room: a few attempts at once, and one while it keeps failing.
+// Sends what was claimed, as soon as there is room for it, and says what came of each.
 import type { Sender, Outcome as SendOutcome } from "../egress/index.ts";
 import { sign } from "../signing/index.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Claim, Outcome, Room } from "./deliveries.ts";
+import { Lanes } from "./lanes.ts";
 import { notificationBody } from "./payload.ts";
 import type { Recorder } from "./recorder.ts";
 import { retryWait } from "./retry.ts";
@@ -16,73 +16,54 @@ export interface DispatcherOptions {
   endpointConcurrency: number;
   maxAttempts: number;
   backoffMs: number;
-  /** Told whenever an attempt ended and its room came free. */
+  /** Told whenever an attempt to an endpoint ended and its room came free. */
   onRoom: (endpointId: string) => void;
   metrics: Metrics;
   log: Logger;
 }
 
-interface EndpointState {
-  inFlight: number;
-  /** When its last attempt failed in a way that is retried (performance.now); 0 while it answers. */
-  failedAt: number;
-}
-
-/** How long a failure is remembered for: a forgotten one costs the endpoint's usual few attempts. */
-const FAILURE_MEMORY_MS = 600_000;
-
 export class Dispatcher {
   readonly #options: DispatcherOptions;
-  readonly #endpoints = new Map<string, EndpointState>();
+  readonly #lanes: Lanes;
   readonly #abort = new AbortController();
-  #inFlight = 0;
-  #reserved = 0;
   #draining = false;
   #idle: (() => void) | undefined;
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
+    this.#lanes = new Lanes(options.concurrency, options.endpointConcurrency);
   }
 
   /**
-   * Runs a claiming statement with the room there is now, and dispatches what it claimed. The total is set
+   * Runs a claiming statement with the room there is now, and takes in what it claimed. The total is set
    * aside meanwhile; where statements that overlapped took more for one endpoint than it may have, the
    * surplus is given back.
    */
   async fill<Result extends { claims: Claim[] }>(claim: (room: Room) => Promise<Result>): Promise<Result> {
-    const room = this.room();
-    this.#reserved += room.total;
+    const room = this.#lanes.room();
+    const unreserve = this.#lanes.reserve(room);
     try {
       const result = await claim(room);
-      for (const one of result.claims) {
-        if (this.#draining || this.#roomOf(this.#endpoints.get(one.endpointId)) === 0) this.#giveBack(one);
-        else this.#send(one);
-      }
+      for (const one of result.claims) if (this.#draining || !this.#lanes.add(one)) this.#giveBack(one);
       return result;
     } finally {
-      this.#reserved -= room.total;
+      unreserve();
+      this.#sendWaiting();
     }
   }
 
-  room(): Room {
-    const { concurrency, endpointConcurrency } = this.#options;
-    const busy: Room["busy"] = [];
-    const forget = performance.now() - FAILURE_MEMORY_MS;
-    for (const [endpointId, state] of this.#endpoints) {
-      if (state.inFlight === 0 && state.failedAt < forget) this.#endpoints.delete(endpointId);
-      else busy.push({ endpointId, room: this.#roomOf(state) });
-    }
-    return {
-      total: Math.max(0, concurrency - this.#inFlight - this.#reserved),
-      perEndpoint: endpointConcurrency,
-      busy,
-    };
+  /** Whether a claiming statement is worth its price now: in all, and for one endpoint. */
+  get hungry(): boolean {
+    return this.#lanes.hungry;
   }
 
-  /** A few attempts at once, and one while it keeps failing. */
-  #roomOf(state: EndpointState | undefined): number {
-    const { inFlight, failedAt } = state ?? { inFlight: 0, failedAt: 0 };
-    return Math.max(0, (failedAt > 0 ? 1 : this.#options.endpointConcurrency) - inFlight);
+  isHungry(endpointId: string): boolean {
+    return this.#lanes.isHungry(endpointId);
+  }
+
+  /** The endpoint was disabled: what waits for it is not sent any more. */
+  forget(endpointId: string): void {
+    for (const claim of this.#lanes.takeWaiting(endpointId)) this.#giveBack(claim);
   }
 
   /**
@@ -91,7 +72,8 @@ export class Dispatcher {
    */
   async drain(graceMs: number): Promise<void> {
     this.#draining = true;
-    if (this.#inFlight === 0) return;
+    for (const claim of this.#lanes.takeWaiting()) this.#giveBack(claim);
+    if (this.#lanes.inFlight === 0) return;
     const idle = new Promise<void>((resolve) => {
       this.#idle = resolve;
     });
@@ -104,35 +86,47 @@ export class Dispatcher {
     this.#options.recorder.add({ deliveryId, lease, verdict: "released" });
   }
 
-  #send(claim: Claim): void {
-    const endpoint = this.#endpoints.get(claim.endpointId) ?? { inFlight: 0, failedAt: 0 };
-    this.#endpoints.set(claim.endpointId, endpoint);
-    endpoint.inFlight++;
-    this.#inFlight++;
-    this.#options.metrics.inFlight.set(this.#inFlight);
-    void this.#attempt(claim).then((result) => {
-      const outcome = this.#judge(claim, result);
-      endpoint.inFlight--;
-      if (result.kind === "failed" && result.retryable) endpoint.failedAt = performance.now();
-      else if (result.kind === "accepted") endpoint.failedAt = 0;
-      if (endpoint.inFlight === 0 && endpoint.failedAt === 0) this.#endpoints.delete(claim.endpointId);
-      this.#inFlight--;
-      this.#options.metrics.inFlight.set(this.#inFlight);
-      this.#options.recorder.add(outcome);
-      if (this.#inFlight === 0) this.#idle?.();
-      this.#options.onRoom(claim.endpointId);
-    });
+  #sendWaiting(): void {
+    for (;;) {
+      const { claim, stale } = this.#lanes.next();
+      for (const late of stale) this.#giveBack(late);
+      if (claim === undefined) break;
+      void this.#send(claim);
+    }
+    this.#options.metrics.inFlight.set(this.#lanes.inFlight);
+  }
+
+  async #send(claim: Claim): Promise<void> {
+    const started = performance.now();
+    const result = await this.#attempt(claim);
+    const ms = performance.now() - started;
+    const { metrics, log, recorder, onRoom } = this.#options;
+    if (result.kind !== "aborted") {
+      metrics.attemptSeconds.observe(ms / 1_000);
+      metrics.attempts.inc({ outcome: result.kind === "accepted" ? "accepted" : result.category });
+    }
+    log.debug({ delivery: claim.deliveryId, attempt: claim.attempts, result }, "attempt ended");
+    const how =
+      result.kind === "failed" && result.retryable
+        ? "failed"
+        : result.kind === "accepted"
+          ? "accepted"
+          : "other";
+    for (const waiting of this.#lanes.ended(claim.endpointId, how, ms)) this.#giveBack(waiting);
+    recorder.add(this.#judge(claim, result));
+    this.#sendWaiting();
+    if (this.#lanes.inFlight === 0) this.#idle?.();
+    onRoom(claim.endpointId);
   }
 
   async #attempt(claim: Claim): Promise<SendOutcome> {
-    const { sender, metrics, log } = this.#options;
-    const started = performance.now();
-    let result: SendOutcome;
+    const { sender, log } = this.#options;
     try {
       const body = notificationBody(claim.news);
-      // The database's clock, as it was when the claim was made a moment ago.
-      const headers = sign(claim.secret, claim.deliveryId, Math.floor(claim.databaseMs / 1_000), body);
-      result = await sender.post(
+      // The database's clock: as it was when the claim was made, and what has passed since.
+      const stamp = Math.floor((claim.databaseMs + performance.now() - claim.claimedAt) / 1_000);
+      const headers = sign(claim.secret, claim.deliveryId, stamp, body);
+      return await sender.post(
         claim.url,
         { "content-type": "application/json", ...headers },
         body,
@@ -141,14 +135,8 @@ export class Dispatcher {
     } catch (error) {
       // The sender never throws; whatever this is, the delivery is retried and the error is seen.
       log.error({ err: error, delivery: claim.deliveryId }, "an attempt could not be made");
-      result = { kind: "failed", category: "network error", retryable: true };
+      return { kind: "failed", category: "network error", retryable: true };
     }
-    if (result.kind !== "aborted") {
-      metrics.attemptSeconds.observe((performance.now() - started) / 1_000);
-      metrics.attempts.inc({ outcome: result.kind === "accepted" ? "accepted" : result.category });
-    }
-    log.debug({ delivery: claim.deliveryId, attempt: claim.attempts, result }, "attempt ended");
-    return result;
   }
 
   /** Contract section 9. */

@@ -24,6 +24,9 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
   const pending = (alias: string) =>
     `num_nonnulls(${alias}.delivered_at, ${alias}.parked_at, ${alias}.superseded_at) = 0`;
 
+  /** Membership in an array of ids by a hash table: there may be thousands of endpoints without room. */
+  const isIn = (id: string, ids: string) => `${id} IN (SELECT unnest(${ids}::uuid[]))`;
+
   /**
    * The newest watermark ever owed to an endpoint: the last entry of its range in
    * notification_delivery_endpoint_id_formed_through_key, one probe; -1 where there is none.
@@ -47,21 +50,22 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
   /**
    * Writes the deliveries of `owed`(endpoint_id, deliver, scope, formed_through, stored_through,
    * formed_turns, parked_turns, advanced_at) and claims, in the same statement, as many as this process
-   * has room for: $1 in all, $2 an endpoint, less for the endpoints $3 with room $4; lease $5 ms.
+   * has room for: $1 in all, $2 an endpoint, room $4 for the endpoints $3, none for the endpoints `full`;
+   * lease $5 ms.
    *
    * Rows go in by endpoint and offset: every replica hears every signal and inserts the same rows, and
    * with one order the loser of each waits for the winner instead of both for each other. ON CONFLICT
    * uses notification_delivery_endpoint_id_formed_through_key. One row comes back in any case, for
    * `considered`; where its delivery_id is null, all was owed before.
    */
-  const place = (owed: string) => `
+  const place = (full: string, owed: string) => `
     WITH owed AS (${owed}), placed AS (
       SELECT o.*,
              o.deliver = 'latest'
                AND (o.formed_through < max(o.formed_through) OVER (PARTITION BY o.endpoint_id)
                     OR o.formed_through < ${newest("o.endpoint_id")}) AS outdated,
              row_number() OVER (PARTITION BY o.endpoint_id ORDER BY o.formed_through DESC)
-               <= COALESCE(busy.room, $2) AS has_room
+               <= CASE WHEN ${isIn("o.endpoint_id", full)} THEN 0 ELSE COALESCE(busy.room, $2) END AS has_room
       FROM owed o
       LEFT JOIN unnest($3::uuid[], $4::integer[]) AS busy(endpoint_id, room) USING (endpoint_id)
     ), ranked AS (
@@ -103,24 +107,30 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
     LEFT JOIN (inserted d JOIN ${endpoint} e USING (endpoint_id)) ON d.superseded_at IS NULL`;
 
   return {
-    // Signals as arrays $6…$10. Indexes notification_endpoint_scope_idx and watermark_pkey. Anyone in the
-    // database may NOTIFY: a signal of more than the watermark says is not believed.
+    // Signals as arrays $6…$10; $11 the endpoints without room. Indexes notification_endpoint_scope_idx and
+    // watermark_pkey. Anyone in the database may NOTIFY: a signal of more than the watermark says is not believed.
     owe: statement(
       "owe",
-      place(`
+      place(
+        "$11",
+        `
         SELECT e.endpoint_id, e.deliver, n.scope, n.formed_through, n.stored_through, n.formed_turns,
                n.parked_turns, w.advanced_at
         FROM unnest($6::text[], $7::bigint[], $8::bigint[], $9::integer[], $10::integer[])
                AS n(scope, formed_through, stored_through, formed_turns, parked_turns)
         JOIN ${endpoint} e ON e.scope = n.scope AND e.disabled_at IS NULL
         JOIN ${watermark} w ON w.scope = n.scope
-        WHERE n.formed_through > COALESCE(e.registered_from, -1) AND n.formed_through <= w.formed_through`),
+        WHERE n.formed_through > COALESCE(e.registered_from, -1) AND n.formed_through <= w.formed_through`,
+      ),
     ),
 
-    // At most $6 endpoints whose project has formed past what they were owed; one index probe each.
+    // At most $6 endpoints whose project has formed past what they were owed; one index probe each. $7 the
+    // endpoints without room.
     reconcile: statement(
       "reconcile",
-      place(`
+      place(
+        "$7",
+        `
         SELECT b.endpoint_id, b.deliver, b.scope, b.formed_through, b.stored_through,
                LEAST(b.formed_through::numeric - b.told_through, 2147483647)::integer AS formed_turns,
                b.parked_turns, b.advanced_at
@@ -132,16 +142,17 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
         ) b
         WHERE b.formed_through > b.told_through
         ORDER BY b.endpoint_id
-        LIMIT $6`),
+        LIMIT $6`,
+      ),
     ),
 
-    // Takes what is due, a little from each endpoint after $6: $1 rows in all, $2 an endpoint, less for
-    // the endpoints $3 with room $4; lease $5 ms, at most $7 attempts. `waiting` hops from endpoint to
+    // Takes what is due, a little from each endpoint after $6: $1 rows in all, $2 an endpoint, room $4 for the
+    // endpoints $3, none for the endpoints $8; lease $5 ms, at most $7 attempts. `waiting` hops from endpoint to
     // endpoint along notification_delivery_endpoint_due_idx and stops as soon as $1 rows are found.
     // MATERIALIZED: PostgreSQL may otherwise run the LIMIT again and take more (bug 15715).
     // Each row taken is sent, or ends here: superseded where its endpoint was disabled, or has been
-    // registered anew since, or newer news is owed to one that wants the latest; parked where its attempts are spent, which only a claim that
-    // never came back can have left behind. One row comes back in any case, for `looked_at`, the instant
+    // registered anew since, or newer news is owed to one that wants the latest; parked where its attempts
+    // are spent, which only a claim that never came back can have left behind. One row comes back in any case, for `looked_at`, the instant
     // by which "due" was judged.
     claim: statement(
       "claim",
@@ -165,7 +176,7 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
            LIMIT COALESCE(busy.room, $2)
            FOR UPDATE SKIP LOCKED
          ) one
-         WHERE w.endpoint_id IS NOT NULL
+         WHERE w.endpoint_id IS NOT NULL AND NOT ${isIn("w.endpoint_id", "$8")}
          LIMIT $1
        ), judged AS MATERIALIZED (
          SELECT due.*, e.url, e.secret,
@@ -231,12 +242,12 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
          RETURNING d.delivery_id
        )
        SELECT o.delivery_id,
-              CASE WHEN r.delivery_id IS NOT NULL THEN 'recorded'
+              CASE WHEN o.delivery_id IN (SELECT r.delivery_id FROM recorded r) THEN 'recorded'
                    WHEN EXISTS (SELECT FROM ${delivery} d
                                 WHERE d.delivery_id = o.delivery_id AND d.lease = o.lease
                                   AND d.claimed_at IS NOT NULL) THEN 'locked'
                    ELSE 'stale' END AS fate
-       FROM outcome o LEFT JOIN recorded r USING (delivery_id)`,
+       FROM outcome o`,
     ),
 
     // Milliseconds until what was not yet due at $1 becomes due, below 0 where it has meanwhile; null:

@@ -1,5 +1,5 @@
-// Writes outcomes together: one statement for up to 64 of them, or for those of the last 5 ms. What it
-// could not write it keeps and tries again; a claim whose lease ran out meanwhile is simply not found.
+// Writes outcomes together: when there are 64 of them, or for those of the last 5 ms. What it could not
+// write it keeps and tries again; a claim whose lease ran out meanwhile is simply not found.
 import { setTimeout as sleep } from "node:timers/promises";
 import { refusesValues } from "../database/sqlstate.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -8,6 +8,8 @@ import type { Deliveries, Outcome } from "./deliveries.ts";
 
 const FLUSH_COUNT = 64;
 const FLUSH_AFTER_MS = 5;
+/** Outcomes of one statement, where more than 64 came in while the one before was under way. */
+const MOST_AT_ONCE = 256;
 const TRY_AGAIN_MS = 250;
 
 export interface RecorderOptions {
@@ -75,7 +77,7 @@ export class Recorder {
     const locked: Outcome[] = [];
     try {
       while (this.#waiting.length > 0) {
-        const batch = this.#waiting.slice(0, FLUSH_COUNT);
+        const batch = this.#waiting.slice(0, MOST_AT_ONCE);
         locked.push(...(await this.#writeBatch(batch)));
         this.#waiting = this.#waiting.slice(batch.length);
       }

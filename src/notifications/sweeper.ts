@@ -11,10 +11,12 @@ const LONGEST_SLEEP_MS = 5_000;
 /** A row due at this instant by the database's clock may be a moment away still. */
 const SHORTEST_SLEEP_MS = 5;
 const AFTER_ERROR_MS = 1_000;
+/** Sweeps that follow each other more closely share one answer to when the next delivery is due. */
+const ASK_EVERY_MS = 100;
 
 export interface SweeperOptions {
   deliveries: Pick<Deliveries, "claim" | "nextDueMs">;
-  dispatcher: Pick<Dispatcher, "fill" | "room">;
+  dispatcher: Pick<Dispatcher, "fill" | "hungry" | "isHungry">;
   metrics: Metrics;
   log: Logger;
 }
@@ -40,6 +42,7 @@ export class Sweeper {
   #freed = false;
   /** When to wake (performance.now): the earliest time known at which rows become due. */
   #dueAt = Number.POSITIVE_INFINITY;
+  #askedAt = Number.NEGATIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
   #resume: (() => void) | undefined;
   /** Ends a pause after an error, for `stop`. */
@@ -77,7 +80,16 @@ export class Sweeper {
 
   /** Room came free: for one endpoint, or room in all that was set aside and not used. */
   onRoom(endpointId?: string): void {
-    if (!this.#full && (endpointId === undefined || !this.#saturated.has(endpointId))) return;
+    const { dispatcher } = this.#options;
+    if (this.#full) {
+      if (!dispatcher.hungry) return;
+    } else if (
+      endpointId === undefined ||
+      !this.#saturated.has(endpointId) ||
+      !dispatcher.isHungry(endpointId)
+    ) {
+      return;
+    }
     this.#freed = true;
     this.#resume?.();
   }
@@ -131,27 +143,35 @@ export class Sweeper {
   /** Claims until nothing more can be; the time (performance.now) to sleep until then. */
   async #sweep(): Promise<number> {
     const { deliveries, dispatcher, metrics } = this.#options;
-    // What is written from here on is not seen by the statements below, perhaps, and counts anew.
-    this.#dueAt = Number.POSITIVE_INFINITY;
     const started = performance.now();
+    const ask = started - this.#askedAt >= ASK_EVERY_MS || this.#dueAt <= started + SHORTEST_SLEEP_MS;
+    // What is written from here on is not seen by the statements below, perhaps, and counts anew.
+    if (ask) this.#dueAt = Number.POSITIVE_INFINITY;
     let lookedAt: string;
     for (;;) {
-      const room = dispatcher.room();
-      this.#full = room.total === 0;
-      this.#saturated = saturated(room, []);
+      this.#full = !dispatcher.hungry;
       this.#freed = false;
       if (this.#full) return started + LONGEST_SLEEP_MS;
-      const due = await dispatcher.fill((free) => deliveries.claim(free));
-      for (const endpointId of saturated(room, due.claims)) this.#saturated.add(endpointId);
+      const due = await dispatcher.fill((room) => {
+        this.#saturated = saturated(room, []);
+        return deliveries.claim(room).then((claimed) => {
+          for (const endpointId of saturated(room, claimed.claims)) this.#saturated.add(endpointId);
+          return claimed;
+        });
+      });
       if (due.parked > 0) metrics.ended.inc({ state: "parked" }, due.parked);
       if (due.superseded > 0) metrics.ended.inc({ state: "superseded" }, due.superseded);
       if (this.#stopped) return started;
       lookedAt = due.lookedAt;
       if (!due.more && !this.#freed) break;
     }
+    if (!ask) return started + LONGEST_SLEEP_MS;
     // From the instant of the last look on, so that what fell due since is not slept past.
-    const asked = performance.now();
+    this.#askedAt = performance.now();
     const next = (await deliveries.nextDueMs(lookedAt)) ?? LONGEST_SLEEP_MS;
-    return asked + Math.min(LONGEST_SLEEP_MS, Math.max(SHORTEST_SLEEP_MS, next));
+    const until = this.#askedAt + Math.min(LONGEST_SLEEP_MS, Math.max(SHORTEST_SLEEP_MS, next));
+    // Kept for the sweeps that follow closely and do not ask.
+    this.#dueAt = Math.min(this.#dueAt, until);
+    return until;
   }
 }

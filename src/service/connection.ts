@@ -15,8 +15,8 @@ type ConnectionSettings = Pick<
 
 export interface Connection {
   db: Database;
-  /** Another pool on the same database, closed with this connection. */
-  openPool(max: number): Database;
+  /** A pool for the delivery engine on the same database, closed with this connection. */
+  openEnginePool(max: number): Database;
   namespace: Namespace;
   /** A direct connection string, for LISTEN. */
   listenUrl: string;
@@ -54,12 +54,13 @@ export async function connect(settings: ConnectionSettings, options: ConnectOpti
     let closing = false;
     const { onIdleError } = options;
     const pools: Database[] = [];
-    const openPool = (max: number) => {
+    const openPool = (max: number, probesOnly = false) => {
       const pool = new Database({
         url,
         max,
         applicationName: APPLICATION_NAME,
         namedStatements: settings.listenDatabaseUrl === undefined,
+        probesOnly,
         // While closing, connections end because they are meant to.
         onIdleError: (error) => {
           if (!closing) onIdleError?.(error);
@@ -70,7 +71,7 @@ export async function connect(settings: ConnectionSettings, options: ConnectOpti
     };
     return {
       db: openPool(settings.pool),
-      openPool,
+      openEnginePool: (max) => openPool(max, true),
       namespace: where,
       listenUrl: settings.listenDatabaseUrl ?? url,
       embedded: embedded !== undefined,

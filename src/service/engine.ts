@@ -125,6 +125,11 @@ export class Engine {
     this.#retention.start();
   }
 
+  /** The endpoint was disabled. */
+  forget(endpointId: string): void {
+    this.#dispatcher.forget(endpointId);
+  }
+
   /** Hears and claims nothing more, finishes or gives back what is under way, and records all of it. */
   async stop(): Promise<void> {
     await this.#listener?.stop();

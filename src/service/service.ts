@@ -74,7 +74,7 @@ async function startParts(
   const notificationsOn = !settings.destinations.empty;
   let engine: Engine | undefined;
   if (settings.role !== "api" && notificationsOn) {
-    const db = settings.role === "all" ? connection.openPool(sharePool(settings).engine) : connection.db;
+    const db = connection.openEnginePool(sharePool(settings).engine);
     engine = new Engine({ ...connection, db, sender, settings, metrics, log });
   }
   if (!notificationsOn) {
@@ -83,7 +83,7 @@ async function startParts(
 
   const audit = new Audit(namespace);
   const app = createApp({
-    ...(settings.role === "worker" ? { routes: [] } : apiParts(settings, connection, audit, sender)),
+    ...(settings.role === "worker" ? { routes: [] } : apiParts(settings, connection, audit, sender, engine)),
     audit,
     db,
     notificationsOn,
@@ -119,13 +119,20 @@ async function startParts(
   };
 }
 
-function apiParts(settings: Settings, { db, namespace }: Connection, audit: Audit, sender: Sender) {
+function apiParts(
+  settings: Settings,
+  { db, namespace }: Connection,
+  audit: Audit,
+  sender: Sender,
+  engine: Engine | undefined,
+) {
   return {
     routes: [
       ...notificationRoutes({
         endpoints: new Endpoints(db, namespace, audit),
         deliveryList: new DeliveryList(db, namespace),
         sender,
+        onDisabled: (endpointId) => engine?.forget(endpointId),
       }),
       ...formationRoutes(new Formation(db, namespace)),
     ],
@@ -138,10 +145,13 @@ function apiParts(settings: Settings, { db, namespace }: Connection, audit: Audi
   };
 }
 
-/** Half and half: requests that are slow or many must not keep deliveries from the database. */
+/**
+ * Half and half: requests that are slow or many must not keep deliveries from the database. A worker's only
+ * other question is whether the database is there.
+ */
 function sharePool({ pool, role, destinations }: Settings): { api: number; engine: number } {
-  if (role !== "all" || destinations.empty) return { api: pool, engine: pool };
-  const api = Math.max(1, Math.floor(pool / 2));
+  if (role === "api" || destinations.empty) return { api: pool, engine: 0 };
+  const api = role === "worker" ? 1 : Math.max(1, Math.floor(pool / 2));
   return { api, engine: Math.max(1, pool - api) };
 }
 

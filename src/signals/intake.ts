@@ -8,8 +8,9 @@ import type { Metrics } from "../telemetry/metrics.ts";
 import { worthALine } from "../telemetry/sparingly.ts";
 import { parseSignal, type Signal } from "./signal.ts";
 
-/** Signals of one statement. */
+/** Signals of one statement, at most; and rows, as far as those of the statement before let it be foreseen. */
 const BATCH = 256;
+const BATCH_ROWS = 1_000;
 /** More than this waiting means the database cannot keep up; one reconciliation owes them all. */
 const MOST_WAITING = 10_000;
 
@@ -33,6 +34,8 @@ export class Intake {
   readonly #gathered = new Map<string, Signal>();
   #owing: Promise<void> | undefined;
   #unreadable = 0;
+  /** Deliveries that a signal of the last statement was worth. */
+  #rowsPerSignal = 1;
   #stopped = false;
 
   constructor(options: IntakeOptions) {
@@ -98,10 +101,12 @@ export class Intake {
 
   async #oweAll(): Promise<void> {
     while (this.#waiting.length > 0) {
-      const batch = this.#waiting.slice(0, BATCH);
-      this.#waiting = this.#waiting.slice(BATCH);
+      const size = Math.max(1, Math.min(BATCH, Math.floor(BATCH_ROWS / this.#rowsPerSignal)));
+      const batch = this.#waiting.slice(0, size);
+      this.#waiting = this.#waiting.slice(size);
       try {
         const owed = await this.#owe(batch);
+        this.#rowsPerSignal = Math.max(1, owed.written / batch.length);
         this.#options.metrics.owed.inc({ by: "signal" }, owed.written);
         if (owed.left > 0) this.#options.onLeft();
       } catch (error) {

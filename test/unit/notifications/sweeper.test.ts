@@ -29,7 +29,13 @@ function scripted(script: {
       },
       nextDueMs: script.nextDueMs ?? (async () => undefined),
     },
-    dispatcher: { room: script.room, fill: (claim) => claim(script.room()) as never },
+    dispatcher: {
+      get hungry() {
+        return script.room().total > 0;
+      },
+      isHungry: () => true,
+      fill: (claim) => claim(script.room()) as never,
+    },
     ...quiet(),
   });
   stop = () => sweeper.stop();

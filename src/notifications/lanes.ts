@@ -1,0 +1,198 @@
+// What each endpoint may have of this process's attempts, and the claims that wait for theirs. A slow or
+// failing endpoint takes only its own room: a few attempts at once, one while it keeps failing, and all that
+// lag behind share half of the attempts, so that the others always find room.
+import type { Claim, Room } from "./deliveries.ts";
+
+/**
+ * Claims held beyond the attempts under way, as a multiple of those: 2 drains 1.6 times as fast as 0, since no
+ * attempt then waits for a claiming statement. They are held only while attempts are quick.
+ */
+const AHEAD = 2;
+/** An endpoint whose last attempt took no longer has claims waiting for it. */
+const QUICK_MS = 250;
+/** The average attempt, for claims to be held ahead at all: they are all sent within some 100 ms then. */
+const QUICK_PACE_MS = 50;
+/** An endpoint whose last attempt took longer lags behind, whatever it answered. */
+const SLOW_MS = 1_000;
+/** A claim that waited longer is given back: its lease has to outlast the attempt. */
+const MAX_WAIT_MS = 1_000;
+/** Of the attempts, what endpoints that lag behind have together: one in this many. */
+const LAGGING_SHARE = 2;
+/** How long it is remembered that an endpoint lags behind: a forgotten one costs its usual few attempts. */
+const MEMORY_MS = 600_000;
+/** Attempts that the average goes back over, and what it begins with: a few have to be quick first. */
+const PACE_OVER = 32;
+const FIRST_PACE_MS = 100;
+
+interface Lane {
+  readonly endpointId: string;
+  inFlight: number;
+  readonly waiting: Claim[];
+  /** Whether its last attempts failed in a way that is retried. */
+  failing: boolean;
+  /** How long its last attempt took, and when it ended (performance.now); undefined before the first one ended. */
+  lastMs: number | undefined;
+  endedAt: number;
+}
+
+export class Lanes {
+  readonly #concurrency: number;
+  readonly #perEndpoint: number;
+  /** Endpoints with something under way or remembered, of those that lag behind the one tried last at the end. */
+  readonly #lanes = new Map<string, Lane>();
+  /** Those with a claim that could be sent, the one served last at the end. */
+  readonly #ready = new Set<Lane>();
+  #inFlight = 0;
+  #waiting = 0;
+  #reserved = 0;
+  #paceMs = FIRST_PACE_MS;
+
+  constructor(concurrency: number, perEndpoint: number) {
+    this.#concurrency = concurrency;
+    this.#perEndpoint = perEndpoint;
+  }
+
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /** Sets the room of a claiming statement aside until the function it returns is called. */
+  reserve({ total }: Room): () => void {
+    this.#reserved += total;
+    return () => {
+      this.#reserved -= total;
+    };
+  }
+
+  /** What a claiming statement may take now. */
+  room(): Room {
+    const busy: Room["busy"] = [];
+    const forget = performance.now() - MEMORY_MS;
+    let share = Math.max(1, Math.floor(this.#concurrency / LAGGING_SHARE));
+    for (const lane of this.#lanes.values()) if (lags(lane)) share -= lane.inFlight;
+    for (const lane of this.#lanes.values()) {
+      if (isIdle(lane) && lane.endedAt < forget) {
+        this.#lanes.delete(lane.endpointId);
+        continue;
+      }
+      let room = Math.max(0, this.#holds(lane) - lane.inFlight - lane.waiting.length);
+      if (lags(lane)) {
+        room = Math.min(room, Math.max(0, share));
+        share -= room;
+      }
+      busy.push({ endpointId: lane.endpointId, room });
+    }
+    return { total: this.#free, perEndpoint: this.#perEndpoint, busy };
+  }
+
+  /** Whether a claiming statement is worth its price: what waits has gone down by half. */
+  get hungry(): boolean {
+    return this.#free > 0 && this.#waiting * 2 <= this.#ahead;
+  }
+
+  /** The same for one endpoint. */
+  isHungry(endpointId: string): boolean {
+    const lane = this.#lanes.get(endpointId);
+    return lane === undefined || lane.waiting.length * 2 <= this.#holds(lane) - this.#limitOf(lane);
+  }
+
+  /** Takes a claim in; false where its endpoint has no room, since statements overlapped. */
+  add(claim: Claim): boolean {
+    const lane = this.#laneOf(claim.endpointId);
+    // As much as could be asked for while it was quick: what is here is sent sooner than given back and claimed anew.
+    const most = this.#limitOf(lane) * (lane.failing || lane.lastMs === undefined ? 1 : 1 + AHEAD);
+    if (lane.inFlight + lane.waiting.length >= most) return false;
+    lane.waiting.push(claim);
+    this.#waiting++;
+    if (lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
+    return true;
+  }
+
+  /** The next claim to send, and those found that waited too long. */
+  next(): { claim: Claim | undefined; stale: Claim[] } {
+    const stale: Claim[] = [];
+    const tooOld = performance.now() - MAX_WAIT_MS;
+    for (const lane of this.#ready) {
+      if (this.#inFlight >= this.#concurrency) break;
+      this.#ready.delete(lane);
+      const claim = lane.waiting.shift();
+      if (claim === undefined) continue;
+      this.#waiting--;
+      if (claim.claimedAt < tooOld) {
+        stale.push(claim);
+        if (lane.waiting.length > 0) this.#ready.add(lane);
+        continue;
+      }
+      lane.inFlight++;
+      this.#inFlight++;
+      if (lane.waiting.length > 0 && lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
+      return { claim, stale };
+    }
+    return { claim: undefined, stale };
+  }
+
+  /** An attempt ended after `ms`: "failed" in a way that is retried. Returns what now must not wait any longer. */
+  ended(endpointId: string, how: "accepted" | "failed" | "other", ms: number): Claim[] {
+    const lane = this.#laneOf(endpointId);
+    lane.inFlight--;
+    this.#inFlight--;
+    lane.lastMs = ms;
+    lane.endedAt = performance.now();
+    this.#paceMs += (ms - this.#paceMs) / PACE_OVER;
+    if (how !== "other") lane.failing = how === "failed";
+    if (lags(lane)) {
+      this.#lanes.delete(endpointId);
+      this.#lanes.set(endpointId, lane);
+    }
+    const back = lane.failing ? this.takeWaiting(endpointId) : [];
+    if (lane.waiting.length > 0 && lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
+    if (isIdle(lane) && !lags(lane)) this.#lanes.delete(endpointId);
+    return back;
+  }
+
+  /** Takes out what waits for one endpoint, or for all. */
+  takeWaiting(endpointId?: string): Claim[] {
+    if (endpointId === undefined) return [...this.#lanes.keys()].flatMap((each) => this.takeWaiting(each));
+    const lane = this.#lanes.get(endpointId);
+    if (lane === undefined) return [];
+    this.#ready.delete(lane);
+    this.#waiting -= lane.waiting.length;
+    return lane.waiting.splice(0);
+  }
+
+  #laneOf(endpointId: string): Lane {
+    let lane = this.#lanes.get(endpointId);
+    if (lane === undefined) {
+      lane = { endpointId, inFlight: 0, waiting: [], failing: false, lastMs: undefined, endedAt: 0 };
+      this.#lanes.set(endpointId, lane);
+    }
+    return lane;
+  }
+
+  /** Attempts at once. */
+  #limitOf(lane: Lane): number {
+    return lane.failing ? 1 : this.#perEndpoint;
+  }
+
+  /** Claims, sent or waiting. */
+  #holds(lane: Lane): number {
+    const quick = !lane.failing && lane.lastMs !== undefined && lane.lastMs <= QUICK_MS;
+    return this.#limitOf(lane) * (quick && this.#ahead > 0 ? 1 + AHEAD : 1);
+  }
+
+  get #ahead(): number {
+    return this.#paceMs <= QUICK_PACE_MS ? AHEAD * this.#concurrency : 0;
+  }
+
+  get #free(): number {
+    return Math.max(0, this.#concurrency + this.#ahead - this.#inFlight - this.#waiting - this.#reserved);
+  }
+}
+
+function isIdle({ inFlight, waiting }: Lane): boolean {
+  return inFlight === 0 && waiting.length === 0;
+}
+
+function lags({ failing, lastMs }: Lane): boolean {
+  return failing || (lastMs !== undefined && lastMs > SLOW_MS);
+}

@@ -1,0 +1,164 @@
+// What each endpoint may have: in all, ahead of its turn, while it fails, and while it is slow.
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { Claim } from "../../../src/notifications/deliveries.ts";
+import { Lanes } from "../../../src/notifications/lanes.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["performance"] });
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const claimOf = (endpointId: string) => ({ endpointId, claimedAt: performance.now() }) as Claim;
+
+/** Lanes of 8 attempts, 4 an endpoint. */
+function eight() {
+  const lanes = new Lanes(8, 4);
+  const add = (endpointId: string, count: number) => {
+    let taken = 0;
+    for (let n = 0; n < count; n++) if (lanes.add(claimOf(endpointId))) taken++;
+    return taken;
+  };
+  /** Sends all that may be sent; to which endpoints. */
+  const send = () => {
+    const sent: string[] = [];
+    for (;;) {
+      const { claim } = lanes.next();
+      if (claim === undefined) return sent;
+      sent.push(claim.endpointId);
+    }
+  };
+  const attempt = (endpointId: string, how: "accepted" | "failed", ms: number) => {
+    add(endpointId, 1);
+    send();
+    return lanes.ended(endpointId, how, ms);
+  };
+  /** After as many quick attempts claims may wait. */
+  const warm = (endpointId: string) => {
+    for (let n = 0; n < 100; n++) attempt(endpointId, "accepted", 2);
+  };
+  const roomOf = (endpointId: string) =>
+    lanes.room().busy.find((each) => each.endpointId === endpointId)?.room;
+  return { lanes, add, send, attempt, warm, roomOf };
+}
+
+describe("attempts", () => {
+  it("are so many in all and to one endpoint, and endpoints take turns", () => {
+    const { lanes, add, send } = eight();
+    expect([add("a", 5), add("b", 3), add("c", 3)]).toEqual([4, 3, 3]);
+    expect(send()).toEqual(["a", "b", "c", "a", "b", "c", "a", "b"]);
+    lanes.ended("b", "accepted", 2);
+    expect(send()).toEqual(["c"]);
+    expect(lanes.inFlight).toBe(8);
+  });
+
+  it("are one to an endpoint that fails, until one lands; what waited for it is given back", () => {
+    const { lanes, add, send, attempt, warm, roomOf } = eight();
+    warm("a");
+    add("a", 2);
+    expect(send()).toEqual(["a", "a"]);
+    lanes.ended("a", "accepted", 2);
+    expect(add("a", 9)).toBe(9);
+    send();
+    expect(lanes.ended("a", "failed", 2)).toHaveLength(6);
+    expect(add("a", 1)).toBe(0);
+    for (let n = 0; n < 3; n++) lanes.ended("a", "failed", 2);
+    expect(roomOf("a")).toBe(1);
+    attempt("a", "accepted", 2);
+    expect(roomOf("a")).toBeUndefined();
+  });
+
+  it("are half of all for those that lag behind, who take turns", () => {
+    const { lanes, add, send, attempt, roomOf } = eight();
+    for (const endpointId of ["a", "b", "c", "d", "e", "f"]) attempt(endpointId, "failed", 5_000);
+    expect(["a", "b", "c", "d", "e", "f"].map(roomOf)).toEqual([1, 1, 1, 1, 0, 0]);
+    for (const endpointId of ["a", "b", "c", "d"]) add(endpointId, 1);
+    send();
+    expect(["e", "f"].map(roomOf)).toEqual([0, 0]);
+    lanes.ended("a", "failed", 5_000);
+    expect(["a", "e", "f"].map(roomOf)).toEqual([0, 1, 0]);
+    // Others find the rest free.
+    expect(lanes.room().total).toBe(5);
+  });
+
+  it("to one that is slow but answers are as many as to any, within that half", () => {
+    const { attempt, roomOf } = eight();
+    attempt("a", "accepted", 1_500);
+    attempt("b", "accepted", 1_500);
+    expect(["a", "b"].map(roomOf)).toEqual([4, 0]);
+    attempt("a", "accepted", 20);
+    expect(roomOf("a")).toBeUndefined();
+    expect(roomOf("b")).toBe(4);
+  });
+
+  it("are forgotten to have failed after ten minutes", () => {
+    const { attempt, roomOf } = eight();
+    attempt("a", "failed", 20);
+    vi.advanceTimersByTime(599_000);
+    expect(roomOf("a")).toBe(1);
+    vi.advanceTimersByTime(2_000);
+    expect(roomOf("a")).toBeUndefined();
+  });
+});
+
+describe("claims ahead of their turn", () => {
+  it("are asked for once attempts are quick, and not while they are slow", () => {
+    const { lanes, attempt, warm, add, send, roomOf } = eight();
+    expect(lanes.room().total).toBe(8);
+    warm("a");
+    expect(lanes.room().total).toBe(24);
+    add("a", 2);
+    send();
+    lanes.ended("a", "accepted", 2);
+    expect(roomOf("a")).toBe(11);
+    for (let n = 0; n < 3; n++) attempt("b", "failed", 5_000);
+    expect(lanes.room().total).toBe(7);
+    expect(roomOf("a")).toBe(3);
+  });
+
+  it("are asked for again when half of them are left", () => {
+    const { lanes, add, send, warm } = eight();
+    warm("a");
+    add("a", 2);
+    send();
+    lanes.ended("a", "accepted", 2);
+    expect(lanes.isHungry("a")).toBe(true);
+    add("a", 11);
+    send();
+    expect(lanes.isHungry("a")).toBe(false);
+    for (let n = 0; n < 4; n++) {
+      lanes.ended("a", "accepted", 2);
+      send();
+    }
+    expect(lanes.isHungry("a")).toBe(true);
+    expect(lanes.hungry).toBe(true);
+  });
+
+  it("that waited for a second are given back unsent", () => {
+    const { lanes, add, send, warm } = eight();
+    warm("a");
+    add("a", 2);
+    send();
+    lanes.ended("a", "accepted", 2);
+    add("a", 6);
+    send();
+    vi.advanceTimersByTime(1_100);
+    lanes.ended("a", "accepted", 200);
+    const { claim, stale } = lanes.next();
+    expect(claim).toBeUndefined();
+    expect(stale).toHaveLength(3);
+  });
+
+  it("are taken out when their endpoint is gone, or all at a stop", () => {
+    const { lanes, add } = eight();
+    add("a", 3);
+    add("b", 2);
+    expect(lanes.takeWaiting("a")).toHaveLength(3);
+    expect(lanes.takeWaiting("nobody")).toEqual([]);
+    expect(lanes.takeWaiting()).toHaveLength(2);
+    expect(lanes.next()).toEqual({ claim: undefined, stale: [] });
+    expect(lanes.room().total).toBe(8);
+  });
+});
