@@ -144,7 +144,7 @@ export class Attempt implements Borrower, Dispatcher.DispatchHandler {
 
   onRequestStart(): void {
     this.#written = true;
-    this.#connection?.countAnew();
+    this.#connection?.expectAnswer();
   }
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: Headers): void {
@@ -157,6 +157,7 @@ export class Attempt implements Borrower, Dispatcher.DispatchHandler {
       }
       return;
     }
+    this.#connection?.answered();
     this.#tooLong = Number(headers["content-length"]) > MAX_BODY_BYTES;
     // By then the parser has gone through what came with the head, mostly the whole answer. It is asked for
     // before the caller is told, so that a caller's next post finds this connection free.

@@ -1,4 +1,4 @@
-/** Hosts and addresses that nothing is sent to for a while, since they flooded a connection. */
+/** Origins that nothing is sent to for a while, since they flooded a connection. */
 import { BoundedMap } from "./bounded-map.ts";
 
 /**
@@ -6,21 +6,21 @@ import { BoundedMap } from "./bounded-map.ts";
  * this thread by the time it is noticed: 10 to 20 µs for each key update asked of us, 10 ms for a junk signature.
  */
 const BARRED_MS = 60_000;
-/** Hosts and addresses remembered; the oldest go first. */
+/** Origins remembered; the oldest go first. */
 const MAX_BARRED = 1_000;
 
 export class Bar {
   readonly #since = new BoundedMap<string, number>(MAX_BARRED);
 
-  add(hostOrAddress: string): void {
-    this.#since.set(hostOrAddress, performance.now());
+  add(origin: string): void {
+    this.#since.set(origin, performance.now());
   }
 
-  has(hostOrAddress: string): boolean {
-    const since = this.#since.get(hostOrAddress);
+  has(origin: string): boolean {
+    const since = this.#since.get(origin);
     if (since === undefined) return false;
     if (performance.now() - since < BARRED_MS) return true;
-    this.#since.delete(hostOrAddress);
+    this.#since.delete(origin);
     return false;
   }
 }

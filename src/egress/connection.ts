@@ -24,21 +24,22 @@ export const MAX_BODY_BYTES = 16_384;
 const MAX_READ_BYTES = 131_072;
 /**
  * Bytes of a handshake. OpenSSL checks every signature of a chain before it asks whether anyone vouches for it:
- * its own limit of 100 KB lets junk cost this thread 0.8 s, and 66 certificates are no receiver's.
+ * its own limit of 100 KB lets junk cost this thread 0.8 s, and no receiver's chain is that long.
  */
-const MAX_HANDSHAKE_BYTES = 24_576;
+const MAX_HANDSHAKE_BYTES = 32_768;
 /**
  * Bytes of TLS's own, in one answer or while idle, that carry (almost) nothing: key updates, tickets, requests
- * for another handshake. A receiver that sends an answer in records of one byte still carries one part in eight.
+ * for another handshake. Besides 16 KiB of them, a record may still be on its way that shows only when it is whole.
+ * A receiver that sends an answer in records of one byte carries one part in 30.
  */
-const MAX_SILENT_BYTES = 16_384;
-const SILENT_SHARE = 8;
+const MAX_SILENT_BYTES = 16_384 + 16_645;
+const SILENT_SHARE = 32;
 
 /** What its owner is told of. */
 export interface ConnectionEvents {
   readonly onClosed: (connection: Connection) => void;
-  /** The peer sent TLS messages of which nothing above TLS hears, beyond what any well-meaning receiver does. */
-  readonly onFlood: (connection: Connection) => void;
+  /** The peer sent without end: "flood" where no well-meaning receiver does, else "surplus" after its answer. */
+  readonly onEndless: (connection: Connection, what: "flood" | "surplus") => void;
 }
 
 /**
@@ -47,7 +48,7 @@ export interface ConnectionEvents {
  */
 export class Connection {
   readonly lane: Lane;
-  readonly #onFlood: ConnectionEvents["onFlood"];
+  readonly #onEndless: ConnectionEvents["onEndless"];
   readonly #client: Client;
   readonly #openedAt = performance.now();
   /** Whether it was dialled, be it in vain. */
@@ -55,13 +56,14 @@ export class Connection {
   #dialled: Dialled | undefined;
   /** The TLS socket, once it may be written to. */
   #socket: TLSSocket | undefined;
+  #awaiting = false;
   #cameBefore = 0;
   #carriedBefore = 0;
   #failure: Error | undefined;
 
-  constructor(lane: Lane, dial: Connector, { onClosed, onFlood }: ConnectionEvents) {
+  constructor(lane: Lane, dial: Connector, { onClosed, onEndless }: ConnectionEvents) {
     this.lane = lane;
-    this.#onFlood = onFlood;
+    this.#onEndless = onEndless;
     this.#client = new Client(lane.origin, {
       connect: (target, done) => {
         if (this.#used) {
@@ -71,10 +73,8 @@ export class Connection {
         this.#used = true;
         this.#dialled = dial(target, (error, socket) => {
           if (this.#came > MAX_HANDSHAKE_BYTES) {
-            const tooLong = new EgressError("EGRESS_DROPPED", "the handshake is too long");
-            done(tooLong, null);
-            this.#end(tooLong);
-            this.#onFlood(this);
+            done(new EgressError("EGRESS_DROPPED", "the handshake is too long"), null);
+            this.#dropAsEndless("flood");
           } else if (socket === null) done(error, null);
           else {
             this.#watch(socket);
@@ -108,23 +108,34 @@ export class Connection {
     return this.#failure;
   }
 
-  /** A new answer, or a new time of lying idle, begins: it may bring as many bytes as any other. */
-  countAnew(): void {
-    this.#cameBefore = this.#dialled?.below.bytesRead ?? 0;
-    this.#carriedBefore = this.#socket?.bytesRead ?? 0;
+  /** An answer is awaited from now on: it may bring as many bytes as any other. */
+  expectAnswer(): void {
+    this.#countAnew();
+    this.#awaiting = true;
   }
 
-  /** The address at the other end, once TCP is up. */
-  get peer(): string | undefined {
-    return this.#dialled?.below.remoteAddress;
+  /** Its status line has come. */
+  answered(): void {
+    this.#awaiting = false;
+  }
+
+  /** It lies idle from now on. */
+  rest(): void {
+    this.#countAnew();
+    this.#awaiting = false;
+  }
+
+  #countAnew(): void {
+    this.#cameBefore = this.#dialled?.below.bytesRead ?? 0;
+    this.#carriedBefore = this.#socket?.bytesRead ?? 0;
   }
 
   /** Its listeners are on before undici's own, so that what is too much is not parsed first. */
   #watch(socket: TLSSocket): void {
     this.#socket = socket;
-    this.countAnew();
+    this.#countAnew();
     socket.on("readable", () => {
-      if (this.#came > MAX_READ_BYTES) this.#dropAsEndless(this.#isMostlySilent);
+      if (this.#came > MAX_READ_BYTES) this.#dropAsEndless(this.#isFlood ? "flood" : "surplus");
     });
     socket.on("error", (error) => {
       this.#failure ??= error;
@@ -132,16 +143,25 @@ export class Connection {
   }
 
   /**
-   * Ends the connection if too much came in since `countAnew`; to be called between two turns, when all that
-   * TLS made of it has been read.
+   * Ends the connection if too much came in; to be called between two turns, when all that TLS made of it has
+   * been read.
    */
   check(): void {
     const came = this.#came;
-    if (came <= MAX_SILENT_BYTES) return;
     if (this.#socket === undefined) {
-      if (came > MAX_HANDSHAKE_BYTES) this.#dropAsEndless(true);
-    } else if (came - this.#carried > MAX_SILENT_BYTES && this.#isMostlySilent) this.#dropAsEndless(true);
-    else if (came > MAX_READ_BYTES) this.#dropAsEndless(false);
+      if (came > MAX_HANDSHAKE_BYTES) this.#dropAsEndless("flood");
+    } else if (came <= MAX_SILENT_BYTES) return;
+    else if (came - this.#carried > MAX_SILENT_BYTES && this.#isMostlySilent) this.#dropAsEndless("flood");
+    else if (came > MAX_READ_BYTES) this.#dropAsEndless(this.#isFlood ? "flood" : "surplus");
+  }
+
+  /** Of what is beyond the limit: a well-meaning receiver has sent its status line by then. */
+  get #isFlood(): boolean {
+    return this.#awaiting || this.#isMostlySilent;
+  }
+
+  get #isMostlySilent(): boolean {
+    return this.#carried < this.#came / SILENT_SHARE;
   }
 
   get #came(): number {
@@ -152,13 +172,9 @@ export class Connection {
     return (this.#socket?.bytesRead ?? 0) - this.#carriedBefore;
   }
 
-  get #isMostlySilent(): boolean {
-    return this.#carried < this.#came / SILENT_SHARE;
-  }
-
-  #dropAsEndless(flooded: boolean): void {
+  #dropAsEndless(what: "flood" | "surplus"): void {
     this.#end(new EgressError("EGRESS_DROPPED", "the receiver sends without end"));
-    if (flooded) this.#onFlood(this);
+    this.#onEndless(this, what);
   }
 
   #end(error: EgressError): void {

@@ -2,7 +2,7 @@
  * Connections kept per origin and lent to one request at a time. Nothing is ever queued on a connection:
  * who finds none free waits here, where a deadline can take them out again.
  */
-import type { Bar } from "./bar.ts";
+import { Bar } from "./bar.ts";
 import { Connection, type ConnectionEvents } from "./connection.ts";
 import type { Connector } from "./connector.ts";
 import { EgressError } from "./failure.ts";
@@ -17,11 +17,15 @@ export interface Borrower {
 
 /** Milliseconds between two looks at what came in on connections that have nothing for undici to read. */
 const CHECK_EVERY_MS = 50;
+/**
+ * Milliseconds until the next connection to an origin of which one sent without end after its answer. Reading that
+ * much of the dearest kind costs this thread 70 ms, and the receiver may mean well.
+ */
+const PAUSE_MS = 1_000;
 
 /** What there is for one origin. */
 export interface Lane {
   readonly origin: string;
-  readonly hostname: string;
   /** All connections that exist; never more than the limit. */
   readonly open: Set<Connection>;
   /** Those free to lend, the last used last. */
@@ -29,12 +33,16 @@ export interface Lane {
   /** Those whose answer is decided and whose body is still being read. */
   readonly draining: Set<Connection>;
   readonly waiting: Set<Borrower>;
+  /** Idle ones that are about to be lent to those who wait. */
+  inTransit: number;
+  /** While set, no connection is opened: one sent on and on after its answer. */
+  pause: NodeJS.Timeout | undefined;
 }
 
 export class Connections {
   readonly #dial: Connector;
   readonly #events: ConnectionEvents;
-  readonly #barred: Bar;
+  readonly #barred = new Bar();
   readonly #perOrigin: number;
   readonly #maxIdle: number;
   readonly #lanes = new Map<string, Lane>();
@@ -50,12 +58,11 @@ export class Connections {
    * At most `perOrigin` connections to one origin, and to all together `maxIdle` that no one waits for an
    * answer on, idle or draining.
    */
-  constructor(dial: Connector, perOrigin: number, maxIdle: number, barred: Bar) {
+  constructor(dial: Connector, perOrigin: number, maxIdle: number) {
     this.#dial = dial;
-    this.#barred = barred;
     this.#events = {
       onClosed: (closed) => this.#closed(closed),
-      onFlood: (flooded) => this.#bar(flooded),
+      onEndless: ({ lane }, what) => (what === "flood" ? this.#bar(lane) : this.#pause(lane)),
     };
     this.#perOrigin = Math.max(1, perOrigin);
     this.#maxIdle = maxIdle;
@@ -73,19 +80,22 @@ export class Connections {
 
   /** Lends a kept connection, else a new one, else has the borrower wait its turn. */
   borrow(origin: string, borrower: Borrower): void {
-    const lane = this.#laneOf(origin);
-    if (this.#barred.has(lane.hostname)) {
-      this.#forgetIfUnused(lane);
-      borrower.refuse(new EgressError("EGRESS_DROPPED", "the host sends without end"));
+    if (this.#barred.has(origin)) {
+      borrower.refuse(new EgressError("EGRESS_DROPPED", "the receiver sends without end"));
       return;
     }
+    const lane = this.#laneOf(origin);
     const kept = this.#takeIdle(lane);
     if (kept !== undefined) {
       // A turn later. undici looks for an answer that nobody asked for one turn before it writes, and only what
       // was polled since then shows: after this process was busy, its own turn comes before the next poll.
       lane.waiting.add(borrower);
-      setImmediate(() => this.giveBack(kept));
-    } else if (lane.waiting.size === 0 && this.#makeRoom(lane)) borrower.use(this.#open(lane));
+      lane.inTransit += 1;
+      setImmediate(() => {
+        lane.inTransit -= 1;
+        this.giveBack(kept);
+      });
+    } else if (lane.waiting.size <= lane.inTransit && this.#makeRoom(lane)) borrower.use(this.#open(lane));
     else lane.waiting.add(borrower);
   }
 
@@ -122,7 +132,7 @@ export class Connections {
     }
     lane.draining.delete(connection);
     this.#draining.delete(connection);
-    connection.countAnew();
+    connection.rest();
     const next = takeFirst(lane.waiting);
     if (next !== undefined) {
       next.use(connection);
@@ -151,7 +161,7 @@ export class Connections {
     const lanes = [...this.#withRoom];
     this.#withRoom.clear();
     for (const lane of lanes) {
-      while (lane.waiting.size > 0 && lane.open.size < this.#perOrigin) {
+      while (lane.waiting.size > 0 && lane.open.size < this.#perOrigin && lane.pause === undefined) {
         takeFirst(lane.waiting)?.use(this.#open(lane));
       }
       this.#forgetIfUnused(lane);
@@ -184,8 +194,15 @@ export class Connections {
   #laneOf(origin: string): Lane {
     let lane = this.#lanes.get(origin);
     if (lane === undefined) {
-      const hostname = new URL(origin).hostname.replace(/^\[|\]$/g, "");
-      lane = { origin, hostname, open: new Set(), idle: [], draining: new Set(), waiting: new Set() };
+      lane = {
+        origin,
+        open: new Set(),
+        idle: [],
+        draining: new Set(),
+        waiting: new Set(),
+        inTransit: 0,
+        pause: undefined,
+      };
       this.#lanes.set(origin, lane);
     }
     return lane;
@@ -202,6 +219,7 @@ export class Connections {
 
   /** Whether one more may be opened, if need be in the place of the one that has drained longest. */
   #makeRoom(lane: Lane): boolean {
+    if (lane.pause !== undefined) return false;
     if (lane.open.size < this.#perOrigin) return true;
     const [oldest] = lane.draining;
     return oldest !== undefined && this.#discard(oldest);
@@ -225,21 +243,24 @@ export class Connections {
     return connection;
   }
 
-  /** Nothing more is sent to that host, or to that address, for a while; what was under way there ends. */
-  #bar(flooded: Connection): void {
-    const { hostname } = flooded.lane;
-    const { peer } = flooded;
-    this.#barred.add(hostname);
-    if (peer !== undefined) this.#barred.add(peer);
-    for (const lane of [...this.#lanes.values()]) {
-      if (lane.hostname !== hostname) continue;
-      const waiting = [...lane.waiting];
-      lane.waiting.clear();
-      for (const connection of [...lane.open]) this.drop(connection);
-      for (const borrower of waiting) {
-        borrower.refuse(new EgressError("EGRESS_DROPPED", "the host sends without end"));
-      }
+  /** Nothing more is sent there for a while; what is under way there ends. */
+  #bar(lane: Lane): void {
+    this.#barred.add(lane.origin);
+    const waiting = [...lane.waiting];
+    lane.waiting.clear();
+    for (const connection of [...lane.open]) this.drop(connection);
+    for (const borrower of waiting) {
+      borrower.refuse(new EgressError("EGRESS_DROPPED", "the receiver sends without end"));
     }
+  }
+
+  /** Nothing new is opened there for a moment; who waits goes on waiting. */
+  #pause(lane: Lane): void {
+    lane.pause ??= setTimeout(() => {
+      lane.pause = undefined;
+      this.#withRoom.add(lane);
+      this.#giveRoom();
+    }, PAUSE_MS).unref();
   }
 
   /** Runs while there are connections. */
@@ -260,7 +281,8 @@ export class Connections {
   }
 
   #forgetIfUnused(lane: Lane): void {
-    if (lane.open.size === 0 && lane.waiting.size === 0 && this.#lanes.get(lane.origin) === lane) {
+    const unused = lane.open.size === 0 && lane.waiting.size === 0 && lane.pause === undefined;
+    if (unused && this.#lanes.get(lane.origin) === lane) {
       this.#lanes.delete(lane.origin);
     }
   }

@@ -5,7 +5,6 @@
 import { X509Certificate } from "node:crypto";
 import { isIP, type LookupFunction, connect as openTcp, type Socket } from "node:net";
 import { connect as openTls, type PeerCertificate, type SecureContext, type TLSSocket } from "node:tls";
-import type { Bar } from "./bar.ts";
 import { EgressError, EgressRefusal } from "./failure.ts";
 import type { Resolver } from "./resolver.ts";
 
@@ -14,8 +13,6 @@ export interface ConnectorOptions {
   readonly resolver: Resolver;
   readonly permitsHost: (hostname: string) => boolean;
   readonly permitsAddress: (address: string) => boolean;
-  /** Addresses not to be connected to just now, whatever name led there. */
-  readonly barred: Bar;
   readonly trust: SecureContext;
 }
 
@@ -57,7 +54,7 @@ const ADDRESS_ATTEMPT_MS = 1_000;
  * There is no time limit here: the attempt's own one ends the socket that this returns.
  */
 export function createConnector(options: ConnectorOptions): Connector {
-  const { resolver, permitsHost, barred, trust } = options;
+  const { resolver, permitsHost, trust } = options;
   const permitsAddress = total(options.permitsAddress);
 
   return ({ hostname, port }, done) => {
@@ -95,7 +92,7 @@ export function createConnector(options: ConnectorOptions): Connector {
     });
     let above: TLSSocket | undefined;
     below.once("connect", () => {
-      const refusal = refusalOfPeer(below.remoteAddress, permitsAddress, barred);
+      const refusal = refusalOfPeer(below.remoteAddress, permitsAddress);
       if (refusal !== undefined) {
         below.destroy(refusal);
         return;
@@ -179,11 +176,8 @@ function certificateCheckFor(
 function refusalOfPeer(
   peer: string | undefined,
   permitsAddress: (address: string) => boolean,
-  barred: Bar,
 ): EgressError | undefined {
   if (peer === undefined) return new EgressError("EGRESS_PEER_UNKNOWN", "the peer has no address");
-  if (!permitsAddress(peer)) {
-    return new EgressRefusal("address not permitted", "the address is not permitted");
-  }
-  return barred.has(peer) ? new EgressError("EGRESS_DROPPED", "the peer sends without end") : undefined;
+  if (permitsAddress(peer)) return undefined;
+  return new EgressRefusal("address not permitted", "the address is not permitted");
 }

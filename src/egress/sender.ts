@@ -2,7 +2,6 @@
 import { isIP } from "node:net";
 import { classify } from "./addresses.ts";
 import { Attempt, type Done, type Verdict } from "./attempt.ts";
-import { Bar } from "./bar.ts";
 import { BoundedMap } from "./bounded-map.ts";
 import { Connections } from "./connections.ts";
 import { createConnector } from "./connector.ts";
@@ -51,6 +50,8 @@ export interface Sender {
     body: string | Buffer,
     signal?: AbortSignal,
   ): Promise<Outcome>;
+  /** Ends every attempt under way as "aborted". Cheaper than a signal that all of them listen to. */
+  abort(): void;
   /** Ends all connections now; what is under way, or comes later, is "aborted". */
   close(): Promise<void>;
 }
@@ -72,18 +73,15 @@ export function createSender(options: SenderOptions): Sender {
     ...options,
     groupOf: (hostname) => destinations.entryFor(hostname) ?? hostname,
   });
-  const barred = new Bar();
   const connections = new Connections(
     createConnector({
       resolver,
       permitsHost: (hostname) => destinations.permits(hostname),
       permitsAddress,
-      barred,
       trust: createTrust(options.extraCa),
     }),
     options.connectionsPerOrigin,
     options.maxIdleConnections ?? DEFAULT_MAX_IDLE,
-    barred,
   );
   const targets = new BoundedMap<string, DestinationUrl>(MAX_TARGETS);
   const underWay = new Set<Attempt>();
@@ -151,6 +149,10 @@ export function createSender(options: SenderOptions): Sender {
     return list;
   }
 
+  function abort(): void {
+    for (const attempt of underWay) attempt.cut(ABORTED);
+  }
+
   return {
     async vet(rawUrl, signal) {
       const target = parseDestinationUrl(rawUrl);
@@ -182,9 +184,11 @@ export function createSender(options: SenderOptions): Sender {
       });
     },
 
+    abort,
+
     async close() {
       closed = true;
-      for (const attempt of underWay) attempt.cut(ABORTED);
+      abort();
       await connections.close();
     },
   };

@@ -43,7 +43,7 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
   /** What a sender needs of a claimed delivery `d` to endpoint `e`. */
   const claimed = `
     d.delivery_id, d.endpoint_id, d.scope, d.formed_through, d.stored_through, d.parked_turns,
-    d.attempts, d.lease, e.url, e.secret,
+    d.attempts, d.lease, e.url, encode(e.secret, 'hex') AS secret,
     to_char(d.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS occurred_at,
     (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS database_ms`;
 

@@ -109,12 +109,16 @@ export class Recorder {
 
   #account(recorded: Outcome[]): void {
     let soonest = Number.POSITIVE_INFINITY;
+    let delivered = 0;
     for (const { deliveryId, verdict, waitMs, error } of recorded) {
-      if (verdict === "parked") this.#options.log.info({ delivery: deliveryId, error }, "delivery parked");
-      // What was given back is due at once.
-      if (verdict === "retry" || verdict === "released") soonest = Math.min(soonest, waitMs ?? 0);
-      else this.#options.metrics.ended.inc({ state: verdict });
+      if (verdict === "delivered") delivered++;
+      else if (verdict === "parked") {
+        this.#options.metrics.ended.inc({ state: "parked" });
+        this.#options.log.info({ delivery: deliveryId, error }, "delivery parked");
+        // What was given back is due at once.
+      } else soonest = Math.min(soonest, waitMs ?? 0);
     }
+    if (delivered > 0) this.#options.metrics.ended.inc({ state: "delivered" }, delivered);
     if (Number.isFinite(soonest)) this.#options.onRetry(soonest);
   }
 }

@@ -9,7 +9,6 @@ export class Metrics {
   readonly attempts: Counter<"outcome">;
   readonly attemptSeconds: Histogram;
   readonly ended: Counter<"state">;
-  readonly inFlight: Gauge;
   readonly requests: Counter<"status">;
 
   constructor() {
@@ -45,11 +44,6 @@ export class Metrics {
       labelNames: ["state"],
       registers,
     });
-    this.inFlight = new Gauge({
-      name: "taisce_notify_attempts_in_flight",
-      help: "Attempts under way",
-      registers,
-    });
     this.requests = new Counter({
       name: "taisce_notify_http_requests_total",
       help: "API requests answered, by status",
@@ -57,6 +51,19 @@ export class Metrics {
       registers,
     });
   }
+
+  /** Publishes how many attempts are under way, asked for when the metrics are read. */
+  watchAttempts(underWay: () => number): void {
+    new Gauge({
+      name: "taisce_notify_attempts_in_flight",
+      help: "Attempts under way",
+      registers: [this.registry],
+      collect() {
+        this.set(underWay());
+      },
+    });
+  }
+
   /** Publishes how a listener fares, read when the metrics are. Where nothing listens, there is no such metric. */
   watchListener(listener: { readonly up: boolean; readonly pulseAgeSeconds: number | undefined }): void {
     const registers = [this.registry];

@@ -58,13 +58,27 @@ describe("an answer without end", () => {
 });
 
 describe("an idle connection", () => {
-  it("on which blank lines come without end is dropped", async () => {
+  it("on which blank lines come without end is dropped, and the next one opened a second later", async () => {
     const receiver = await receive((socket) => flood(socket, OK, "\r\n"));
     const by = await sender();
     const startedAt = performance.now();
     expect(await post(by, `https://localhost:${receiver.port}/`)).toEqual({ kind: "accepted", status: 204 });
     await receiver.allClosed();
-    expect(performance.now() - startedAt).toBeLessThan(900);
+    const droppedAt = performance.now();
+    expect(droppedAt - startedAt).toBeLessThan(900);
+    expect(await post(by, `https://localhost:${receiver.port}/`)).toEqual({ kind: "accepted", status: 204 });
+    expect(performance.now() - droppedAt).toBeGreaterThan(700);
+  });
+});
+
+describe("of an answer without end", () => {
+  it("that had no status line yet, its origin is barred", async () => {
+    const hints = "HTTP/1.1 103 Early Hints\r\nx: ".concat("y".repeat(15_000), "\r\n\r\n").repeat(10);
+    const receiver = await receive((socket) => socket.write(hints));
+    const by = await sender();
+    expect(await post(by, `https://localhost:${receiver.port}/`)).toEqual(NETWORK_ERROR);
+    expect(await post(by, `https://localhost:${receiver.port}/`)).toEqual(NETWORK_ERROR);
+    expect(receiver.connections).toBe(1);
   });
 });
 

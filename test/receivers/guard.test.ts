@@ -2,7 +2,6 @@
 // itself. Which texts, lists and addresses are refused, in tables: cases/texts.test.ts, cases/names.test.ts.
 
 import { describe, expect, it } from "vitest";
-import { Bar } from "../../src/egress/bar.ts";
 import { createConnector } from "../../src/egress/connector.ts";
 import { EgressRefusal, parseDestinations, type SystemLookup } from "../../src/egress/index.ts";
 import { createResolver } from "../../src/egress/resolver.ts";
@@ -60,7 +59,6 @@ describe("at the connection", () => {
       resolver: createResolver({ lookup: answers(["127.0.0.1"]) }),
       permitsHost: (name) => name !== "off-list.test",
       permitsAddress,
-      barred: new Bar(),
       trust: createTrust(),
     });
     return new Promise<unknown>((resolve) =>

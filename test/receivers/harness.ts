@@ -8,7 +8,6 @@ import { promisify } from "node:util";
 import { afterAll } from "vitest";
 import { type Authority, createAuthority } from "../../src/demo/authority.ts";
 import { Attempt, type Check } from "../../src/egress/attempt.ts";
-import { Bar } from "../../src/egress/bar.ts";
 import { Connections } from "../../src/egress/connections.ts";
 import { createConnector } from "../../src/egress/connector.ts";
 import {
@@ -154,18 +153,15 @@ export function post(sender: Sender, url: string, signal?: AbortSignal): Promise
 
 /** A sender's inside: connections that can be counted, and attempts on them whose check is the test's. */
 export async function pool({ permitsAddress = (_address: string): boolean => true } = {}) {
-  const barred = new Bar();
   const connections = new Connections(
     createConnector({
       resolver: createResolver(),
       permitsHost: () => true,
       permitsAddress,
-      barred,
       trust: createTrust((await authority()).certPem),
     }),
     1,
     10,
-    barred,
   );
   open.add(connections);
   const attempt = (origin: string, path = "/", check: Check = () => undefined) =>

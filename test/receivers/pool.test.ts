@@ -68,6 +68,16 @@ describe("connections", () => {
     expect(most).toBe(3);
   });
 
+  it("are as many as there is room for also where one lay idle", async () => {
+    const receiver = await receive((socket) => setTimeout(() => socket.write(OK), 100));
+    const by = await sender({ connectionsPerOrigin: 4 });
+    const url = `https://localhost:${receiver.port}/`;
+    await post(by, url);
+    const outcomes = await Promise.all(Array.from({ length: 8 }, () => post(by, url)));
+    expect(outcomes).toEqual(Array(8).fill(ACCEPTED));
+    expect(receiver.connections).toBe(4);
+  });
+
   it("are an origin's own: another port or name gets another", async () => {
     const receiver = await receive(answering(OK), { dns: ["a.test", "b.test"] });
     const by = await sender();

@@ -1,4 +1,5 @@
 // The dispatcher's room: in all, for each endpoint, and for one that keeps failing.
+import { createSecretKey } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import type { Outcome as SendOutcome } from "../../../src/egress/index.ts";
 import type { Claim, Outcome, Room } from "../../../src/notifications/deliveries.ts";
@@ -19,7 +20,7 @@ const claimOf = (endpointId: string, attempts = 1): Claim => ({
   deliveryId: `00000000-0000-4000-8000-${String(ids++).padStart(12, "0")}`,
   endpointId,
   url: "https://localhost/",
-  secret: Buffer.alloc(32),
+  key: createSecretKey(Buffer.alloc(32)),
   attempts,
   lease: 1,
   databaseMs: 1_789_128_260_000,
@@ -40,11 +41,10 @@ function controlled(options: { concurrency?: number; maxAttempts?: number } = {}
   const freed: string[] = [];
   const dispatcher = new Dispatcher({
     sender: {
-      post: (_url, _headers, _body, signal) =>
-        new Promise((resolve) => {
-          sends.push({ end: resolve });
-          signal?.addEventListener("abort", () => resolve({ kind: "aborted" }));
-        }),
+      post: () => new Promise((resolve) => sends.push({ end: resolve })),
+      abort: () => {
+        for (const { end } of sends) end({ kind: "aborted" });
+      },
     },
     recorder: { add: (outcome) => outcomes.push(outcome) },
     concurrency: options.concurrency ?? 10,
