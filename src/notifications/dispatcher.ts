@@ -47,7 +47,9 @@ export class Dispatcher {
     const unreserve = this.#lanes.reserve(room);
     try {
       const result = await claim(room);
-      for (const one of result.claims) if (this.#draining || !this.#lanes.add(one)) this.#giveBack(one);
+      for (const one of result.claims) {
+        if (this.#draining || !this.#lanes.add(one, room)) this.#giveBack(one);
+      }
       return result;
     } finally {
       unreserve();

@@ -35,6 +35,11 @@ interface Lane {
   endedAt: number;
 }
 
+/** Room as a statement is given it, with what each busy endpoint may hold in all by it. */
+export interface GrantedRoom extends Room {
+  readonly holds: ReadonlyMap<string, number>;
+}
+
 export class Lanes {
   readonly #concurrency: number;
   readonly #perEndpoint: number;
@@ -65,8 +70,9 @@ export class Lanes {
   }
 
   /** What a claiming statement may take now. */
-  room(): Room {
+  room(): GrantedRoom {
     const busy: Room["busy"] = [];
+    const holds = new Map<string, number>();
     const forget = performance.now() - MEMORY_MS;
     let share = Math.max(1, Math.floor(this.#concurrency / LAGGING_SHARE));
     for (const lane of this.#lanes.values()) if (lags(lane)) share -= lane.inFlight;
@@ -81,8 +87,9 @@ export class Lanes {
         share -= room;
       }
       busy.push({ endpointId: lane.endpointId, room });
+      holds.set(lane.endpointId, this.#holds(lane));
     }
-    return { total: this.#free, perEndpoint: this.#perEndpoint, busy };
+    return { total: this.#free, perEndpoint: this.#perEndpoint, busy, holds };
   }
 
   /** Whether a claiming statement is worth its price: what waits has gone down by half. */
@@ -96,12 +103,14 @@ export class Lanes {
     return lane === undefined || lane.waiting.length * 2 <= this.#holds(lane) - this.#limitOf(lane);
   }
 
-  /** Takes a claim in; false where its endpoint has no room, since statements overlapped. */
-  add(claim: Claim): boolean {
+  /**
+   * Takes a claim in; false where its endpoint has no room any more: `room` was what a statement was given, others
+   * may have run beside it, and the endpoint may have failed meanwhile.
+   */
+  add(claim: Claim, room: GrantedRoom): boolean {
     const lane = this.#laneOf(claim.endpointId);
-    // As much as could be asked for while it was quick: what is here is sent sooner than given back and claimed anew.
-    const most = this.#limitOf(lane) * (lane.failing || lane.lastMs === undefined ? 1 : 1 + AHEAD);
-    if (lane.inFlight + lane.waiting.length >= most) return false;
+    const held = lane.inFlight + lane.waiting.length;
+    if (held >= (lane.failing ? 1 : (room.holds.get(claim.endpointId) ?? this.#perEndpoint))) return false;
     lane.waiting.push(claim);
     this.#waiting++;
     if (lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
