@@ -62,6 +62,10 @@ export class Dispatcher {
     return this.#lanes.hungry;
   }
 
+  get takesUnproven(): boolean {
+    return this.#lanes.takesUnproven;
+  }
+
   isHungry(endpointId: string): boolean {
     return this.#lanes.isHungry(endpointId);
   }

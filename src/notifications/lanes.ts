@@ -1,6 +1,6 @@
 // What each endpoint may have of this process's attempts, and the claims that wait for theirs. A slow or
-// failing endpoint takes only its own room: a few attempts at once, one while it keeps failing, and all that
-// lag behind share half of the attempts, so that the others always find room.
+// failing endpoint takes only its own room: one attempt until it has answered and while it keeps failing, else a
+// few at once, and all that lag behind share half of the attempts, so that the others always find room.
 import type { Claim, Room } from "./deliveries.ts";
 
 /**
@@ -12,21 +12,38 @@ const AHEAD = 2;
 const QUICK_MS = 250;
 /** The average attempt, for claims to be held ahead at all: they are all sent within some 100 ms then. */
 const QUICK_PACE_MS = 50;
+/**
+ * Attempts at once to an endpoint that has not answered yet, as far as is remembered, or keeps failing: with four, a
+ * hundred that hang took all of them four times over before each was known for what it is.
+ */
+const UNPROVEN = 1;
 /** An endpoint whose last attempt took longer lags behind, whatever it answered. */
 const SLOW_MS = 1_000;
 /** A claim that waited longer is given back: its lease has to outlast the attempt. */
 const MAX_WAIT_MS = 1_000;
-/** Of the attempts, what endpoints that lag behind have together: one in this many. */
-const LAGGING_SHARE = 2;
+/**
+ * Of the attempts, what endpoints that lag behind have together, and what those have that have not answered yet: one in
+ * this many, each. Half of all is left for those that are known to answer.
+ */
+const SHARE = 4;
 /** How long it is remembered that an endpoint lags behind: a forgotten one costs its usual few attempts. */
 const MEMORY_MS = 600_000;
+/** How long it is remembered that an endpoint answered well, of this many endpoints: it may have several at once. */
+const IDLE_MS = 1_000;
+const MAX_IDLE = 256;
 /** Attempts that the average goes back over, and what it begins with: a few have to be quick first. */
 const PACE_OVER = 32;
 const FIRST_PACE_MS = 100;
 
+type Share = "lagging" | "unproven";
+type Shares = Record<Share, number>;
+const SHARES: readonly Share[] = ["unproven", "lagging"];
+
 interface Lane {
   readonly endpointId: string;
   inFlight: number;
+  /** How many of them count towards which share. */
+  readonly sharing: Shares;
   readonly waiting: Claim[];
   /** Whether its last attempts failed in a way that is retried. */
   failing: boolean;
@@ -50,6 +67,7 @@ export class Lanes {
   #inFlight = 0;
   #waiting = 0;
   #reserved = 0;
+  readonly #sharing: Shares = { lagging: 0, unproven: 0 };
   #paceMs = FIRST_PACE_MS;
 
   constructor(concurrency: number, perEndpoint: number) {
@@ -73,28 +91,32 @@ export class Lanes {
   room(): GrantedRoom {
     const busy: Room["busy"] = [];
     const holds = new Map<string, number>();
-    const forget = performance.now() - MEMORY_MS;
-    let share = Math.max(1, Math.floor(this.#concurrency / LAGGING_SHARE));
-    for (const lane of this.#lanes.values()) if (lags(lane)) share -= lane.inFlight;
+    const now = performance.now();
+    let share = this.#leftOf("lagging");
     for (const lane of this.#lanes.values()) {
-      if (isIdle(lane) && lane.endedAt < forget) {
+      if (isIdle(lane) && lane.endedAt < now - (lags(lane) ? MEMORY_MS : IDLE_MS)) {
         this.#lanes.delete(lane.endpointId);
         continue;
       }
       let room = Math.max(0, this.#holds(lane) - lane.inFlight - lane.waiting.length);
       if (lags(lane)) {
-        room = Math.min(room, Math.max(0, share));
+        room = Math.min(room, share);
         share -= room;
       }
       busy.push({ endpointId: lane.endpointId, room });
       holds.set(lane.endpointId, this.#holds(lane));
     }
-    return { total: this.#free, perEndpoint: this.#perEndpoint, busy, holds };
+    return { total: this.#free, perEndpoint: this.#leftOf("unproven") > 0 ? UNPROVEN : 0, busy, holds };
   }
 
   /** Whether a claiming statement is worth its price: what waits has gone down by half. */
   get hungry(): boolean {
     return this.#free > 0 && this.#waiting * 2 <= this.#ahead;
+  }
+
+  /** The same for endpoints that have not answered yet. */
+  get takesUnproven(): boolean {
+    return this.#leftOf("unproven") > 0;
   }
 
   /** The same for one endpoint. */
@@ -110,7 +132,7 @@ export class Lanes {
   add(claim: Claim, room: GrantedRoom): boolean {
     const lane = this.#laneOf(claim.endpointId);
     const held = lane.inFlight + lane.waiting.length;
-    if (held >= (lane.failing ? 1 : (room.holds.get(claim.endpointId) ?? this.#perEndpoint))) return false;
+    if (held >= (lane.failing ? 1 : (room.holds.get(claim.endpointId) ?? UNPROVEN))) return false;
     lane.waiting.push(claim);
     this.#waiting++;
     if (lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
@@ -123,17 +145,25 @@ export class Lanes {
     const tooOld = performance.now() - MAX_WAIT_MS;
     for (const lane of this.#ready) {
       if (this.#inFlight >= this.#concurrency) break;
+      const [first] = lane.waiting;
+      const isStale = first !== undefined && first.claimedAt < tooOld;
+      const share = shareOf(lane);
+      if (!isStale && share !== undefined && this.#leftOf(share) === 0) continue;
       this.#ready.delete(lane);
       const claim = lane.waiting.shift();
       if (claim === undefined) continue;
       this.#waiting--;
-      if (claim.claimedAt < tooOld) {
+      if (isStale) {
         stale.push(claim);
         if (lane.waiting.length > 0) this.#ready.add(lane);
         continue;
       }
       lane.inFlight++;
       this.#inFlight++;
+      if (share !== undefined) {
+        lane.sharing[share]++;
+        this.#sharing[share]++;
+      }
       if (lane.waiting.length > 0 && lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
       return { claim, stale };
     }
@@ -145,6 +175,12 @@ export class Lanes {
     const lane = this.#laneOf(endpointId);
     lane.inFlight--;
     this.#inFlight--;
+    for (const share of SHARES) {
+      if (lane.sharing[share] === 0) continue;
+      lane.sharing[share]--;
+      this.#sharing[share]--;
+      break;
+    }
     lane.lastMs = ms;
     lane.endedAt = performance.now();
     this.#paceMs += (ms - this.#paceMs) / PACE_OVER;
@@ -155,7 +191,7 @@ export class Lanes {
     }
     const back = lane.failing ? this.takeWaiting(endpointId) : [];
     if (lane.waiting.length > 0 && lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
-    if (isIdle(lane) && !lags(lane)) this.#lanes.delete(endpointId);
+    if (isIdle(lane) && !lags(lane) && this.#lanes.size > MAX_IDLE) this.#lanes.delete(endpointId);
     return back;
   }
 
@@ -172,7 +208,15 @@ export class Lanes {
   #laneOf(endpointId: string): Lane {
     let lane = this.#lanes.get(endpointId);
     if (lane === undefined) {
-      lane = { endpointId, inFlight: 0, waiting: [], failing: false, lastMs: undefined, endedAt: 0 };
+      lane = {
+        endpointId,
+        inFlight: 0,
+        sharing: { lagging: 0, unproven: 0 },
+        waiting: [],
+        failing: false,
+        lastMs: undefined,
+        endedAt: 0,
+      };
       this.#lanes.set(endpointId, lane);
     }
     return lane;
@@ -180,13 +224,17 @@ export class Lanes {
 
   /** Attempts at once. */
   #limitOf(lane: Lane): number {
-    return lane.failing ? 1 : this.#perEndpoint;
+    return lane.failing || isUnproven(lane) ? UNPROVEN : this.#perEndpoint;
   }
 
   /** Claims, sent or waiting. */
   #holds(lane: Lane): number {
     const quick = !lane.failing && lane.lastMs !== undefined && lane.lastMs <= QUICK_MS;
     return this.#limitOf(lane) * (quick && this.#ahead > 0 ? 1 + AHEAD : 1);
+  }
+
+  #leftOf(share: Share): number {
+    return Math.max(0, Math.max(1, Math.floor(this.#concurrency / SHARE)) - this.#sharing[share]);
   }
 
   get #ahead(): number {
@@ -200,6 +248,14 @@ export class Lanes {
 
 function isIdle({ inFlight, waiting }: Lane): boolean {
   return inFlight === 0 && waiting.length === 0;
+}
+
+function shareOf(lane: Lane): Share | undefined {
+  return isUnproven(lane) ? "unproven" : lags(lane) ? "lagging" : undefined;
+}
+
+function isUnproven({ lastMs }: Lane): boolean {
+  return lastMs === undefined;
 }
 
 function lags({ failing, lastMs }: Lane): boolean {

@@ -16,7 +16,7 @@ const ASK_EVERY_MS = 100;
 
 export interface SweeperOptions {
   deliveries: Pick<Deliveries, "claim" | "nextDueMs">;
-  dispatcher: Pick<Dispatcher, "fill" | "hungry" | "isHungry">;
+  dispatcher: Pick<Dispatcher, "fill" | "hungry" | "isHungry" | "takesUnproven">;
   metrics: Metrics;
   log: Logger;
 }
@@ -38,6 +38,8 @@ export class Sweeper {
   /** No room was left at all, or none for these endpoints: more may be due once it comes free. */
   #full = false;
   #saturated = new Set<string>();
+  /** No room was left for endpoints that have not answered yet. */
+  #closed = false;
   /** Room that matters came free since the last claim began. */
   #freed = false;
   /** When to wake (performance.now): the earliest time known at which rows become due. */
@@ -81,15 +83,11 @@ export class Sweeper {
   /** Room came free: for one endpoint, or room in all that was set aside and not used. */
   onRoom(endpointId?: string): void {
     const { dispatcher } = this.#options;
-    if (this.#full) {
-      if (!dispatcher.hungry) return;
-    } else if (
-      endpointId === undefined ||
-      !this.#saturated.has(endpointId) ||
-      !dispatcher.isHungry(endpointId)
-    ) {
-      return;
-    }
+    const mattersTo = (id: string) => this.#saturated.has(id) && dispatcher.isHungry(id);
+    const matters = this.#full
+      ? dispatcher.hungry
+      : (endpointId !== undefined && mattersTo(endpointId)) || (this.#closed && dispatcher.takesUnproven);
+    if (!matters) return;
     this.#freed = true;
     this.#resume?.();
   }
@@ -154,6 +152,7 @@ export class Sweeper {
       if (this.#full) return started + LONGEST_SLEEP_MS;
       const due = await dispatcher.fill((room) => {
         this.#saturated = saturated(room, []);
+        this.#closed = room.perEndpoint === 0;
         return deliveries.claim(room).then((claimed) => {
           for (const endpointId of saturated(room, claimed.claims)) this.#saturated.add(endpointId);
           return claimed;

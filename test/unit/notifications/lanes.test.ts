@@ -41,17 +41,22 @@ function eight() {
   const warm = (endpointId: string) => {
     for (let n = 0; n < 100; n++) attempt(endpointId, "accepted", 2);
   };
+  /** They answered, at a pace at which no claims wait. */
+  const prove = (...endpointIds: string[]) => {
+    for (const endpointId of endpointIds) attempt(endpointId, "accepted", 90);
+  };
   const roomOf = (endpointId: string) =>
     lanes.room().busy.find((each) => each.endpointId === endpointId)?.room;
-  return { lanes, add, send, attempt, warm, roomOf };
+  return { lanes, add, send, attempt, warm, prove, roomOf };
 }
 
 describe("attempts", () => {
   it("are so many in all and to one endpoint, and endpoints take turns", () => {
-    const { lanes, add, send } = eight();
+    const { lanes, add, send, prove } = eight();
+    prove("a", "b", "c");
     expect([add("a", 5), add("b", 3), add("c", 3)]).toEqual([4, 3, 3]);
     expect(send()).toEqual(["a", "b", "c", "a", "b", "c", "a", "b"]);
-    lanes.ended("b", "accepted", 2);
+    lanes.ended("b", "accepted", 90);
     expect(send()).toEqual(["c"]);
     expect(lanes.inFlight).toBe(8);
   });
@@ -59,47 +64,61 @@ describe("attempts", () => {
   it("are one to an endpoint that fails, until one lands; what waited for it is given back", () => {
     const { lanes, add, send, attempt, warm, roomOf } = eight();
     warm("a");
-    add("a", 2);
-    expect(send()).toEqual(["a", "a"]);
-    lanes.ended("a", "accepted", 2);
-    expect(add("a", 9)).toBe(9);
-    send();
-    expect(lanes.ended("a", "failed", 2)).toHaveLength(6);
+    expect(add("a", 12)).toBe(12);
+    expect(send()).toHaveLength(4);
+    expect(lanes.ended("a", "failed", 2)).toHaveLength(8);
     expect(add("a", 1)).toBe(0);
     for (let n = 0; n < 3; n++) lanes.ended("a", "failed", 2);
     expect(roomOf("a")).toBe(1);
-    attempt("a", "accepted", 2);
-    expect(roomOf("a")).toBeUndefined();
+    attempt("a", "accepted", 90);
+    expect(roomOf("a")).toBe(12);
   });
 
-  it("are half of all for those that lag behind, who take turns", () => {
+  it("are one to an endpoint that has not answered yet, and a quarter of all for those together", () => {
+    const { lanes, add, send, roomOf } = eight();
+    expect(lanes.room().perEndpoint).toBe(1);
+    expect([add("a", 2), add("b", 2), add("c", 2)]).toEqual([1, 1, 1]);
+    expect(send()).toEqual(["a", "b"]);
+    expect(lanes.takesUnproven).toBe(false);
+    expect(lanes.room().perEndpoint).toBe(0);
+    lanes.ended("a", "accepted", 90);
+    expect(send()).toEqual(["c"]);
+    expect(roomOf("a")).toBe(4);
+    lanes.ended("b", "failed", 5_000);
+    expect(lanes.takesUnproven).toBe(true);
+  });
+
+  it("are a quarter of all for those that lag behind, who take turns", () => {
     const { lanes, add, send, attempt, roomOf } = eight();
-    for (const endpointId of ["a", "b", "c", "d", "e", "f"]) attempt(endpointId, "failed", 5_000);
-    expect(["a", "b", "c", "d", "e", "f"].map(roomOf)).toEqual([1, 1, 1, 1, 0, 0]);
-    for (const endpointId of ["a", "b", "c", "d"]) add(endpointId, 1);
-    send();
-    expect(["e", "f"].map(roomOf)).toEqual([0, 0]);
+    const all = ["a", "b", "c", "d"];
+    for (const endpointId of all) attempt(endpointId, "failed", 5_000);
+    expect(all.map(roomOf)).toEqual([1, 1, 0, 0]);
+    for (const endpointId of ["a", "b"]) add(endpointId, 1);
+    expect(send()).toEqual(["a", "b"]);
+    expect(all.map(roomOf)).toEqual([0, 0, 0, 0]);
     lanes.ended("a", "failed", 5_000);
-    expect(["a", "e", "f"].map(roomOf)).toEqual([0, 1, 0]);
+    expect(all.map(roomOf)).toEqual([0, 0, 1, 0]);
     // Others find the rest free.
-    expect(lanes.room().total).toBe(5);
+    expect(lanes.room().total).toBe(7);
   });
 
-  it("to one that is slow but answers are as many as to any, within that half", () => {
+  it("to one that is slow but answers are as many as to any, within that quarter", () => {
     const { attempt, roomOf } = eight();
     attempt("a", "accepted", 1_500);
     attempt("b", "accepted", 1_500);
-    expect(["a", "b"].map(roomOf)).toEqual([4, 0]);
-    attempt("a", "accepted", 20);
-    expect(roomOf("a")).toBeUndefined();
-    expect(roomOf("b")).toBe(4);
+    expect(["a", "b"].map(roomOf)).toEqual([2, 0]);
+    attempt("a", "accepted", 90);
+    expect(["a", "b"].map(roomOf)).toEqual([4, 2]);
   });
 
-  it("are forgotten to have failed after ten minutes", () => {
-    const { attempt, roomOf } = eight();
+  it("are forgotten to have failed after ten minutes, and to have gone well after a second", () => {
+    const { attempt, prove, roomOf } = eight();
     attempt("a", "failed", 20);
-    vi.advanceTimersByTime(599_000);
-    expect(roomOf("a")).toBe(1);
+    prove("b");
+    vi.advanceTimersByTime(900);
+    expect(["a", "b"].map(roomOf)).toEqual([1, 4]);
+    vi.advanceTimersByTime(598_000);
+    expect(["a", "b"].map(roomOf)).toEqual([1, undefined]);
     vi.advanceTimersByTime(2_000);
     expect(roomOf("a")).toBeUndefined();
   });
@@ -107,27 +126,21 @@ describe("attempts", () => {
 
 describe("claims ahead of their turn", () => {
   it("are asked for once attempts are quick, and not while they are slow", () => {
-    const { lanes, attempt, warm, add, send, roomOf } = eight();
+    const { lanes, attempt, warm, roomOf } = eight();
     expect(lanes.room().total).toBe(8);
     warm("a");
     expect(lanes.room().total).toBe(24);
-    add("a", 2);
-    send();
-    lanes.ended("a", "accepted", 2);
-    expect(roomOf("a")).toBe(11);
+    expect(roomOf("a")).toBe(12);
     for (let n = 0; n < 3; n++) attempt("b", "failed", 5_000);
-    expect(lanes.room().total).toBe(7);
-    expect(roomOf("a")).toBe(3);
+    expect(lanes.room().total).toBe(8);
+    expect(roomOf("a")).toBe(4);
   });
 
   it("are asked for again when half of them are left", () => {
     const { lanes, add, send, warm } = eight();
     warm("a");
-    add("a", 2);
-    send();
-    lanes.ended("a", "accepted", 2);
     expect(lanes.isHungry("a")).toBe(true);
-    add("a", 11);
+    add("a", 12);
     send();
     expect(lanes.isHungry("a")).toBe(false);
     for (let n = 0; n < 4; n++) {
@@ -141,10 +154,7 @@ describe("claims ahead of their turn", () => {
   it("that waited for a second are given back unsent", () => {
     const { lanes, add, send, warm } = eight();
     warm("a");
-    add("a", 2);
-    send();
-    lanes.ended("a", "accepted", 2);
-    add("a", 6);
+    add("a", 7);
     send();
     vi.advanceTimersByTime(1_100);
     lanes.ended("a", "accepted", 200);
@@ -154,7 +164,8 @@ describe("claims ahead of their turn", () => {
   });
 
   it("are taken out when their endpoint is gone, or all at a stop", () => {
-    const { lanes, add } = eight();
+    const { lanes, add, prove } = eight();
+    prove("a", "b");
     add("a", 3);
     add("b", 2);
     expect(lanes.takeWaiting("a")).toHaveLength(3);

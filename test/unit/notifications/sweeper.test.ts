@@ -34,6 +34,7 @@ function scripted(script: {
         return script.room().total > 0;
       },
       isHungry: () => true,
+      takesUnproven: true,
       fill: (claim) => claim(script.room()) as never,
     },
     ...quiet(),
