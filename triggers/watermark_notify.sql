@@ -1,4 +1,6 @@
--- Fires the signal: one NOTIFY for each advance of formed_through in a project with a live endpoint.
+-- Fires the signal: one NOTIFY for each advance of formed_through in a project with a live endpoint, be that
+-- an HTTPS URL or a group. Nobody else waits for an advance: readers of a group wait for what is handed to it,
+-- and that is told on a channel of its own by whoever hands it over.
 -- Replaced whole whenever this file or the channel changes.
 --
 -- Failure policy: fail open. A signal is a hint, and the reconciler finds what a missing one missed;

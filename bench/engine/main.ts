@@ -8,6 +8,7 @@ import { drain } from "./measures/drain.ts";
 import { fairness } from "./measures/fairness.ts";
 import { idle } from "./measures/idle.ts";
 import { latency } from "./measures/latency.ts";
+import { ledger } from "./measures/ledger.ts";
 import type { Context, Measure, Sample } from "./measures/measure.ts";
 import { outage } from "./measures/outage.ts";
 import { polling } from "./measures/polling.ts";
@@ -34,6 +35,7 @@ const MEASURES: Measure[] = [
   idle,
   polling,
   scale,
+  ledger,
   fairness,
   outage,
   replicas,

@@ -9,6 +9,7 @@ export const MEASURES = [
   "idle",
   "polling",
   "scale",
+  "ledger",
   "fairness",
   "outage",
   "replicas",

@@ -31,12 +31,26 @@ export function watch(pid: number): () => Held {
 
 /** Processor time it has used, all threads, in microseconds; to a hundredth of a second. */
 export function processorMicros(pid: number): number {
+  const fields = statOf(pid);
+  return (Number(fields?.[11]) + Number(fields?.[12])) * 10_000;
+}
+
+/** Likewise of a process and all its children, those that have ended included. */
+export function familyMicros(pid: number): number {
+  const fields = statOf(pid);
+  const ended = (Number(fields?.[13]) + Number(fields?.[14])) * 10_000;
+  const children = readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name) && statOf(Number(name))?.[1] === String(pid))
+    .reduce((sum, child) => sum + (processorMicros(Number(child)) || 0), 0);
+  return processorMicros(pid) + ended + children;
+}
+
+/** What /proc says of it from its third field on: those after its name, which may hold anything, in brackets. */
+function statOf(pid: number): string[] | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // After the name, which may hold anything, in brackets: user and system time are the 14th and 15th field.
-    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    return (Number(fields[11]) + Number(fields[12])) * 10_000;
+    return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   } catch {
-    return Number.NaN;
+    return undefined;
   }
 }

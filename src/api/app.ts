@@ -10,9 +10,9 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Authentication } from "./authentication.ts";
 import { parseBody, readBytes } from "./body.ts";
-import { ApiError, answerError } from "./errors.ts";
+import { ApiError, answerError, notificationsUnavailable } from "./errors.ts";
 import { openApi } from "./openapi.ts";
-import { isNotificationRoute, type Route } from "./route.ts";
+import { type Answer, isAuditedRoute, isNotificationRoute, type Route } from "./route.ts";
 
 export type Api = Hono<{ Bindings: HttpBindings }>;
 type ApiContext = Context<{ Bindings: HttpBindings }>;
@@ -92,21 +92,41 @@ export function createApp(options: AppOptions): Api {
 }
 
 async function answer(options: AppOptions, route: Route, context: ApiContext): Promise<Response> {
-  const { authentication, audit, db } = options;
+  const { authentication } = options;
   if (authentication === undefined) throw new Error(`${route.path} has no authentication`);
+  const signature =
+    context.req.header("authorization") === undefined ? context.req.header("taisce-signature") : undefined;
+  if (route.signed !== undefined && signature !== undefined) {
+    const { signed } = route;
+    authentication.admit(context);
+    const bytes = await readBytes(context.env.incoming);
+    const signer = await signed.signer({ bytes, signature });
+    if (signer === undefined) return await authentication.refuse(context);
+    const body = () => (route.body === undefined ? undefined : parseBody(bytes, route.body));
+    return await audited(options, route, context, signer, async () =>
+      signed.handle({ signer, body: body() }),
+    );
+  }
   const principal = await authentication.authenticate(context);
-  const audited = isNotificationRoute(route);
+  const caller = { principal: principal.id, project: principal.project };
+  return await audited(options, route, context, caller, () => handle(options, route, principal, context));
+}
+
+/** Answers, and leaves the audit entry that the call must leave, whatever comes of it. */
+async function audited(
+  { audit, db }: AppOptions,
+  route: Route,
+  context: ApiContext,
+  caller: { principal?: string; project: string; endpointId?: string },
+  work: () => Promise<Answer>,
+): Promise<Response> {
+  const always = isAuditedRoute(route);
   const record = (entry: { outcome: "allowed" | "refused"; magnitude: number; endpointId?: string }) =>
-    audit.record(db, {
-      operation: route.operation,
-      principal: principal.id,
-      project: principal.project,
-      ...entry,
-    });
+    audit.record(db, { operation: route.operation, ...caller, ...entry });
   try {
-    const result = await handle(options, route, principal, context);
+    const result = await work();
     // Failure policy: fail closed — what cannot be audited is not answered.
-    if (audited && result.audited !== true) {
+    if (always && result.audited !== true) {
       const { magnitude, endpointId } = result;
       await record({ outcome: "allowed", magnitude, ...(endpointId === undefined ? {} : { endpointId }) });
     }
@@ -114,8 +134,8 @@ async function answer(options: AppOptions, route: Route, context: ApiContext): P
     return context.body(stringifyExact(result.body), 200, { "Content-Type": "application/json" });
   } catch (error) {
     if (error instanceof ApiError) {
-      if (audited || error.code === "forbidden") await record({ outcome: "refused", magnitude: 0 });
-    } else if (audited && !(error instanceof DatabaseUnavailable)) {
+      if (always || error.code === "forbidden") await record({ outcome: "refused", magnitude: 0 });
+    } else if (always && !(error instanceof DatabaseUnavailable)) {
       // What failed unexpectedly is answered, and logged, as that, even where auditing it fails as well.
       await record({ outcome: "refused", magnitude: 0 }).catch(() => {});
     }
@@ -125,16 +145,19 @@ async function answer(options: AppOptions, route: Route, context: ApiContext): P
 
 /** The order is the contract's: 501 before anything else, access before the body is read. */
 async function handle(options: AppOptions, route: Route, principal: Principal, context: ApiContext) {
-  if (isNotificationRoute(route) && !options.notificationsOn) {
-    throw new ApiError(
-      "notifications_unavailable",
-      "Notifications are off here: the operator has named no host in TAISCE_NOTIFY_DESTINATIONS.",
-    );
-  }
+  if (isNotificationRoute(route) && !options.notificationsOn) throw notificationsUnavailable();
   if (route.access === "read-write" && principal.access !== "read-write") {
     throw new ApiError("forbidden", "This credential may only read; use a read-write one.");
   }
   const body =
     route.body === undefined ? undefined : parseBody(await readBytes(context.env.incoming), route.body);
-  return route.handle({ principal, body });
+  return route.handle({ principal, body, gone: () => whenGone(context) });
+}
+
+/** The answer's end counts as well, and then changes nothing any more. */
+function whenGone({ env: { outgoing } }: ApiContext): AbortSignal {
+  const controller = new AbortController();
+  if (outgoing.destroyed) controller.abort();
+  else outgoing.once("close", () => controller.abort());
+  return controller.signal;
 }

@@ -34,17 +34,23 @@ export class Authentication {
   async authenticate(context: Context): Promise<Principal> {
     const token = /^bearer +(\S+)$/i.exec(context.req.header("authorization") ?? "")?.[1];
     const digest = token === undefined ? undefined : tokenDigest(token);
-    if (digest === undefined) return await this.#refuse(context, undefined);
+    if (digest === undefined) return await this.refuse(context);
     // Only tokens found live have a key here, so one over its rate costs no query.
     const key = digest.toString("base64");
     this.#tell(this.#calls.wait(key));
     const principal = await this.#options.credentials.find(digest);
-    if (principal?.live !== true) return await this.#refuse(context, principal);
+    if (principal?.live !== true) return await this.refuse(context, principal);
     this.#tell(this.#calls.take(key));
     return principal;
   }
 
-  async #refuse(context: Context, principal: Principal | undefined): Promise<never> {
+  /** Before anything is done for someone who shows no token. @throws ApiError rate_limited */
+  admit(context: Context): void {
+    this.#tell(this.#refusals.wait(clientKey(getConnInfo(context).remote.address)));
+  }
+
+  /** @throws ApiError unauthenticated or rate_limited, always. */
+  async refuse(context: Context, principal?: Principal): Promise<never> {
     this.#tell(this.#refusals.take(clientKey(getConnInfo(context).remote.address)));
     await this.#options.audit.record(this.#options.db, {
       operation: "authenticate",

@@ -39,6 +39,13 @@ export class ApiError extends Error {
   }
 }
 
+export function notificationsUnavailable(): ApiError {
+  return new ApiError(
+    "notifications_unavailable",
+    "This is off here: the operator has named no host or group for it in TAISCE_NOTIFY_DESTINATIONS.",
+  );
+}
+
 /** Turns whatever was thrown into the one error shape; what is not expected is logged with its id. */
 export function answerError(error: unknown, context: Context, log: Logger): Response {
   const answer = asApiError(error, log);

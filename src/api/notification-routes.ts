@@ -1,6 +1,7 @@
 // The four routes under /v1/notifications: where a project is told, and what became of it.
 import { z } from "zod";
 import { EgressRefusal, type Sender } from "../egress/index.ts";
+import { groupNameIn, namesGroup, type PermittedGroups } from "../ledger/group-name.ts";
 import { DELIVERY_STATES, type DeliveryList, parseCursor } from "../notifications/delivery-list.ts";
 import {
   type Endpoint,
@@ -41,24 +42,30 @@ export interface NotificationRoutesOptions {
   endpoints: Endpoints;
   deliveryList: DeliveryList;
   sender: Pick<Sender, "vet">;
+  /** The groups that the operator lists. */
+  groups: PermittedGroups;
   /** Told at once, so that this process sends nothing more of what it has claimed for it. */
   onDisabled?: (endpointId: string) => void;
 }
 
 export function notificationRoutes(options: NotificationRoutesOptions): Route[] {
-  const { endpoints, deliveryList, sender, onDisabled } = options;
+  const { endpoints, deliveryList, sender, groups, onDisabled } = options;
   return [
     route({
       method: "POST",
       path: "/v1/notifications/endpoints/register",
       operation: "notification.register",
-      summary: "Registers an HTTPS endpoint; the signing secret is shown this once",
+      summary: "Registers an HTTPS endpoint, or group:<name>; the signing secret is shown this once",
       access: "read-write",
-      body: z.strictObject({ url: z.string(), deliver: z.enum(["every", "latest"]).optional() }),
+      body: z.strictObject({
+        url: z.string(),
+        deliver: z.enum(["every", "latest"]).optional(),
+        idempotency: z.enum(["none", "native"]).optional(),
+      }),
       answer: z.object({ id: idAnswer, url: z.url(), created_at: timeAnswer, secret: z.string().length(64) }),
       async handle({ principal, body }) {
-        const url = await vetted(sender, body.url);
-        const result = await endpoints.register(principal, url, body.deliver ?? "every");
+        const url = await vetted(sender, groups, body.url);
+        const result = await endpoints.register(principal, url, body.deliver ?? "every", body.idempotency);
         if (result.kind === "already registered") {
           throw new ApiError(
             "invalid_destination",
@@ -144,23 +151,32 @@ export function notificationRoutes(options: NotificationRoutesOptions): Route[] 
 }
 
 /**
+ * The URL as it is stored.
+ *
  * Failure policy: fail closed, with one message whatever the reason, so that a refusal says nothing of
  * which names or addresses lie inside.
  *
  * @throws ApiError invalid_destination
  */
-async function vetted(sender: Pick<Sender, "vet">, url: string): Promise<string> {
+async function vetted(sender: Pick<Sender, "vet">, groups: PermittedGroups, url: string): Promise<string> {
+  if (namesGroup(url)) {
+    const group = groupNameIn(url);
+    if (group === undefined || !groups.permits(group)) throw notPermitted();
+    return url;
+  }
   try {
     return (await sender.vet(url)).href;
   } catch (error) {
-    if (error instanceof EgressRefusal) {
-      throw new ApiError(
-        "invalid_destination",
-        "This destination is not permitted. It must be an https URL without credentials, on a host that the operator lists in TAISCE_NOTIFY_DESTINATIONS, at an address outside of the deployment.",
-      );
-    }
+    if (error instanceof EgressRefusal) throw notPermitted();
     throw error;
   }
+}
+
+function notPermitted(): ApiError {
+  return new ApiError(
+    "invalid_destination",
+    "This destination is not permitted. It must be an https URL without credentials, on a host that the operator lists in TAISCE_NOTIFY_DESTINATIONS, at an address outside of the deployment; or group:<name>, for a group that is listed there.",
+  );
 }
 
 function noSuchEndpoint(): ApiError {

@@ -14,7 +14,10 @@ export function openApi(routes: Route[], version: string): object {
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     },
     components: {
-      securitySchemes: { credential: { type: "http", scheme: "bearer" } },
+      securitySchemes: {
+        credential: { type: "http", scheme: "bearer" },
+        signature: { type: "apiKey", in: "header", name: "Taisce-Signature" },
+      },
       schemas: {
         Error: {
           type: "object",
@@ -78,7 +81,7 @@ function operation(route: Route): object {
     operationId: route.operation.replaceAll(".", "_"),
     summary: route.summary,
     description: `Needs a ${route.access === "read-write" ? "read-write" : "project"} credential.`,
-    security: [{ credential: [] }],
+    security: [{ credential: [] }, ...(route.signed === undefined ? [] : [{ signature: [] }])],
     ...(route.body === undefined
       ? {}
       : {

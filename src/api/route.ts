@@ -12,6 +12,12 @@ export interface Answer {
   audited?: boolean;
 }
 
+/** Who asks without a credential: a receiver, known by its endpoint's secret. */
+export interface Signer {
+  project: string;
+  endpointId: string;
+}
+
 export interface Route<Body extends z.ZodType = z.ZodType> {
   method: "GET" | "POST";
   path: string;
@@ -22,7 +28,14 @@ export interface Route<Body extends z.ZodType = z.ZodType> {
   /** Left out where the route takes no body. */
   body?: Body;
   answer: z.ZodType;
-  handle(call: { principal: Principal; body: z.output<Body> }): Promise<Answer>;
+  /** A second way in, for a request without Authorization that its Taisce-Signature speaks for. */
+  signed?: {
+    /** Whose secret signed the body; undefined where nobody's did. */
+    signer(request: { bytes: Buffer; signature: string }): Promise<Signer | undefined>;
+    handle(call: { signer: Signer; body: unknown }): Promise<Answer>;
+  };
+  /** `gone` makes a signal of when the client has left, for who keeps it waiting. */
+  handle(call: { principal: Principal; body: z.output<Body>; gone: () => AbortSignal }): Promise<Answer>;
 }
 
 /** Lets `handle` see the type of its own `body`. */
@@ -30,7 +43,12 @@ export function route<Body extends z.ZodType>(definition: Route<Body>): Route {
   return definition as unknown as Route;
 }
 
-/** Routes that are off, and audited at every call, as one. */
+/** Routes of which every call is audited. */
+export function isAuditedRoute({ path }: Pick<Route, "path">): boolean {
+  return /^\/v1\/(?:notifications|deliveries|groups)\//.test(path);
+}
+
+/** Routes that are off as one. */
 export function isNotificationRoute({ path }: Pick<Route, "path">): boolean {
   return path.startsWith("/v1/notifications/");
 }

@@ -5,6 +5,7 @@ import { EmbeddedPostgresError } from "../database/embedded.ts";
 import { SchemaMismatch } from "../database/migrate.ts";
 import { SQLSTATE, sqlState } from "../database/sqlstate.ts";
 import { FormationError } from "../formation/formation.ts";
+import { LedgerError } from "../ledger/ledger.ts";
 import { ProjectError } from "../projects/projects.ts";
 import { ListenError } from "../service/http-server.ts";
 import { SettingsError } from "../settings/settings.ts";
@@ -16,6 +17,7 @@ const SPEAKING = [
   CredentialError,
   EmbeddedPostgresError,
   FormationError,
+  LedgerError,
   ListenError,
   ProjectError,
   SchemaMismatch,

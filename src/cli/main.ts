@@ -5,8 +5,10 @@ import { parseArgs } from "node:util";
 import { stringifyExact } from "../json/exact.ts";
 import { type Command, UsageError } from "./command.ts";
 import { credentialCommands } from "./credential.ts";
+import { deliveryCommands } from "./deliveries.ts";
 import { describeFailure } from "./failure.ts";
 import { formationCommands } from "./formation.ts";
+import { groupCommands } from "./groups.ts";
 import { commandHelp, listHelp } from "./help.ts";
 import { migrateCommand } from "./migrate.ts";
 import { projectCommands } from "./project.ts";
@@ -33,6 +35,8 @@ const commands: Command[] = [
   ...projectCommands,
   ...credentialCommands,
   ...formationCommands,
+  ...deliveryCommands,
+  ...groupCommands,
   verifyCommand,
 ];
 

@@ -13,10 +13,11 @@ export const ACQUIRE_TIMEOUT_MS = 2_000;
 const QUERY_TIMEOUT_MS = 10_000;
 
 /**
- * The server's own limits, for when this side of the link goes silent: what waits or idles in a transaction
+ * READ COMMITTED, whatever the role's or the database's default: what is read after a lock was waited for is read
+ * as it is then. And the server's own limits, for when this side of the link goes silent: what waits or idles in a transaction
  * holds locks that others wait for. Set in each transaction, which a transaction pooler passes on.
  */
-const BEGIN = `BEGIN;
+const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED;
   SET LOCAL statement_timeout = '10s'; SET LOCAL lock_timeout = '5s';
   SET LOCAL idle_in_transaction_session_timeout = '10s'`;
 

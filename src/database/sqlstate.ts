@@ -47,3 +47,8 @@ export function refusesValues(error: unknown): boolean {
   const state = sqlState(error);
   return state !== undefined && (state.startsWith("22") || state.startsWith("23"));
 }
+
+/** Whether a constraint of this name refused it; one that a trigger keeps says so by its error's own field. */
+export function breaksConstraint(error: unknown, name: string): boolean {
+  return error instanceof pg.DatabaseError && error.constraint === name;
+}

@@ -31,6 +31,8 @@ export interface AttemptRequest {
   /** Milliseconds in all. */
   readonly timeoutMs: number;
   readonly signal: AbortSignal | undefined;
+  /** Told before the first byte is written. */
+  readonly onWritten?: (() => void) | undefined;
 }
 
 /** What the check before the send found: a reason not to, or nothing against it. */
@@ -144,6 +146,7 @@ export class Attempt implements Borrower, Dispatcher.DispatchHandler {
 
   onRequestStart(): void {
     this.#written = true;
+    this.#request.onWritten?.();
     this.#connection?.expectAnswer();
   }
 

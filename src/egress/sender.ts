@@ -42,13 +42,15 @@ export interface Sender {
   /**
    * One attempt: check, connect, send, and read up to the status line, which decides. Never rejects, never
    * follows a redirect, never goes by a proxy, never sends the request twice. `host` and `user-agent` in
-   * `headers` are left out.
+   * `headers` are left out. `onWritten` is called before the request's first byte goes out: where it was not,
+   * the receiver has nothing of it.
    */
   post(
     href: string,
     headers: Record<string, string>,
     body: string | Buffer,
     signal?: AbortSignal,
+    onWritten?: () => void,
   ): Promise<Outcome>;
   /** Ends every attempt under way as "aborted". Cheaper than a signal that all of them listen to. */
   abort(): void;
@@ -163,7 +165,7 @@ export function createSender(options: SenderOptions): Sender {
       return target;
     },
 
-    post(href, headers, body, signal) {
+    post(href, headers, body, signal, onWritten) {
       if (closed || signal?.aborted) return Promise.resolve(ABORTED);
       let target: DestinationUrl;
       try {
@@ -177,7 +179,7 @@ export function createSender(options: SenderOptions): Sender {
           resolve(outcome);
         };
         const { origin, path } = target;
-        const request = { origin, path, headers: headerList(headers), body, timeoutMs, signal };
+        const request = { origin, path, headers: headerList(headers), body, timeoutMs, signal, onWritten };
         const attempt = new Attempt(request, connections, done);
         underWay.add(attempt);
         attempt.start(() => verdictOn(target, () => attempt.givenUp));

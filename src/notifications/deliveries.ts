@@ -2,8 +2,9 @@
 import type { KeyObject } from "node:crypto";
 import type { Queryable } from "../database/database.ts";
 import type { Namespace } from "../database/namespace.ts";
+import { variablesHash } from "../ledger/hash.ts";
 import { signingKey } from "../signing/index.ts";
-import type { News } from "./payload.ts";
+import { type News, notificationFields } from "./payload.ts";
 import { type DeliveryStatements, deliveryStatements } from "./queries.ts";
 
 /** That a project's watermark advanced, and the numbers then. */
@@ -49,6 +50,8 @@ export interface Outcome {
   error?: string | undefined;
   /** For `retry`. */
   waitMs?: number;
+  /** For `delivered`: what was told, which the ledger keeps the hash of. */
+  news?: News;
 }
 
 /** What PostgreSQL made of outcomes, by delivery. */
@@ -107,12 +110,19 @@ export class Deliveries {
   readonly #sql: DeliveryStatements;
   readonly #leaseMs: number;
   readonly #maxAttempts: number;
+  readonly #ledgerRun: string | undefined;
   /** The endpoint the last claim ended at: the next one starts behind it, so that all get their turn. */
   #cursor = BEFORE_ALL;
 
-  constructor(db: Queryable, namespace: Namespace, options: { leaseMs: number; maxAttempts: number }) {
+  /** `ledgerRun`: by which run the ledger knows what is delivered; undefined enters nothing there. */
+  constructor(
+    db: Queryable,
+    namespace: Namespace,
+    options: { leaseMs: number; maxAttempts: number; ledgerRun?: string | undefined },
+  ) {
     this.#db = db;
-    this.#sql = deliveryStatements(namespace);
+    this.#ledgerRun = options.ledgerRun;
+    this.#sql = deliveryStatements(namespace, options.ledgerRun !== undefined);
     this.#leaseMs = options.leaseMs;
     this.#maxAttempts = options.maxAttempts;
   }
@@ -173,6 +183,7 @@ export class Deliveries {
         outcomes.map(({ status }) => status ?? null),
         outcomes.map(({ error }) => error ?? null),
         outcomes.map(({ waitMs }) => waitMs ?? 0),
+        ...(this.#ledgerRun === undefined ? [] : [this.#ledgerRun, outcomes.map(hashOf)]),
       ],
     );
     const withFate = (wanted: string) =>
@@ -201,6 +212,10 @@ export class Deliveries {
       this.#leaseMs,
     ];
   }
+}
+
+function hashOf({ news }: Outcome): string {
+  return news === undefined ? "" : variablesHash(notificationFields(news));
 }
 
 /** The endpoints for which there is no room at all; often many more than those with some. */

@@ -68,8 +68,8 @@ export class DeliveryList {
   async page(project: string, filter: DeliveryFilter): Promise<DeliveryPage> {
     const cursor = filter.after === undefined ? undefined : parseCursor(filter.after);
     const rows = await this.#db.query<DeliveryView & { micros: bigint }>(
-      `SELECT d.delivery_id AS id, d.endpoint_id, e.url, d.formed_through, d.stored_through, d.formed_turns,
-              d.parked_turns,
+      `SELECT d.delivery_id AS id, d.endpoint_id, COALESCE(e.group_target, e.url) AS url,
+              d.formed_through, d.stored_through, d.formed_turns, d.parked_turns,
               CASE WHEN d.delivered_at IS NOT NULL THEN 'delivered' WHEN d.parked_at IS NOT NULL THEN 'parked'
                    WHEN d.superseded_at IS NOT NULL THEN 'superseded' ELSE 'pending' END AS state,
               d.attempts, CASE WHEN ${PENDING} THEN d.next_attempt_at END AS next_attempt_at,

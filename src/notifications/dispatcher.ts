@@ -145,8 +145,10 @@ export class Dispatcher {
 
   /** Contract section 9. */
   #judge(claim: Claim, result: SendOutcome): Outcome {
-    const { deliveryId, lease, attempts } = claim;
-    if (result.kind === "accepted") return { deliveryId, lease, verdict: "delivered", status: result.status };
+    const { deliveryId, lease, attempts, news } = claim;
+    if (result.kind === "accepted") {
+      return { deliveryId, lease, verdict: "delivered", status: result.status, news };
+    }
     if (result.kind === "aborted") return { deliveryId, lease, verdict: "released" };
     const failed = { deliveryId, lease, status: result.status, error: result.category };
     if (!result.retryable || attempts >= this.#options.maxAttempts) return { ...failed, verdict: "parked" };

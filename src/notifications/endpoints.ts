@@ -5,6 +5,7 @@ import type { Principal } from "../credentials/credentials.ts";
 import type { Database, Queryable } from "../database/database.ts";
 import type { Namespace } from "../database/namespace.ts";
 import { isConflict } from "../database/sqlstate.ts";
+import { groupNameIn, groupUrl } from "../ledger/group-name.ts";
 
 /** Contract section 7: live endpoints a project may have. */
 export const MAX_LIVE_ENDPOINTS = 100;
@@ -13,6 +14,9 @@ export const MAX_LIVE_ENDPOINTS = 100;
 export const MAX_LISTED_DISABLED = 1_000;
 
 export type Deliver = "every" | "latest";
+
+/** `native`: the receiver updates in place, so that what a crash cut off can be sent again. */
+export type Idempotency = "none" | "native";
 
 export interface Endpoint {
   id: string;
@@ -26,7 +30,7 @@ export type Registration =
   | { kind: "already registered" }
   | { kind: "too many" };
 
-const COLUMNS = "endpoint_id AS id, url, created_at, disabled_at";
+const COLUMNS = "endpoint_id AS id, COALESCE(group_target, url) AS url, created_at, disabled_at";
 
 /** Deliveries that one statement supersedes at most. */
 const SUPERSEDE_BATCH = 5_000;
@@ -50,11 +54,18 @@ export class Endpoints {
   }
 
   /**
-   * Registers a URL (already checked and in the parser's form) with a new secret. A disabled endpoint of
-   * the same URL comes back to life as the same row. It is owed what forms from now on.
+   * Registers a URL (already checked and in the parser's form), or `group:<name>`, with a new secret. A
+   * disabled endpoint of the same URL comes back to life as the same row. It is owed what forms from now on.
    */
-  async register(principal: Principal, url: string, deliver: Deliver): Promise<Registration> {
+  async register(
+    principal: Principal,
+    url: string,
+    deliver: Deliver,
+    idempotency: Idempotency = "none",
+  ): Promise<Registration> {
     const secret = randomBytes(32);
+    const group = groupNameIn(url);
+    const storedUrl = group === undefined ? url : groupUrl(group);
     return this.#change(async (transaction) => {
       // One registration at a time in a project, so that the limit holds. Only this statement and
       // other registrations take this lock; formation takes none on the project.
@@ -64,7 +75,7 @@ export class Endpoints {
       const [known] = await transaction.query<{ same_live: boolean; live: bigint }>(
         `SELECT COALESCE(bool_or(url = $2), false) AS same_live, count(*) AS live
          FROM ${this.#schema}.notification_endpoint WHERE scope = $1 AND disabled_at IS NULL`,
-        [principal.project, url],
+        [principal.project, storedUrl],
       );
       if (known?.same_live === true) return { kind: "already registered" };
       if (Number(known?.live) >= MAX_LIVE_ENDPOINTS) return { kind: "too many" };
@@ -72,14 +83,22 @@ export class Endpoints {
       // registered_from. Index notification_endpoint_scope_url_key.
       const [endpoint] = await transaction.query<Endpoint>(
         `INSERT INTO ${this.#schema}.notification_endpoint AS e
-           (endpoint_id, scope, url, secret, deliver, registered_from)
-         SELECT $1, $2, $3, $4, $5,
+           (endpoint_id, scope, url, secret, deliver, group_target, idempotency, registered_from)
+         SELECT $1, $2, $3, $4, $5, $6, $7,
                 (SELECT formed_through FROM ${this.#schema}.watermark WHERE scope = $2)
          ON CONFLICT (scope, url) DO UPDATE
-           SET secret = EXCLUDED.secret, deliver = EXCLUDED.deliver,
+           SET secret = EXCLUDED.secret, deliver = EXCLUDED.deliver, idempotency = EXCLUDED.idempotency,
                registered_from = EXCLUDED.registered_from, disabled_at = NULL
          RETURNING ${COLUMNS}`,
-        [randomUUID(), principal.project, url, secret, deliver],
+        [
+          randomUUID(),
+          principal.project,
+          storedUrl,
+          secret,
+          deliver,
+          group === undefined ? null : url,
+          idempotency,
+        ],
       );
       const registered = endpoint as Endpoint;
       await this.#record(transaction, principal, "notification.register", 1, registered.id);

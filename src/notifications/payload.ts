@@ -20,3 +20,15 @@ export function notificationBody(news: News): string {
     `"parked_turns":${news.parkedTurns},"occurred_at":${JSON.stringify(news.occurredAt)}}`
   );
 }
+
+/** The same six fields as they are, for their hash. */
+export function notificationFields(news: News) {
+  return {
+    version: "taisce-notification/v1",
+    scope: news.scope,
+    formed_through: news.formedThrough,
+    stored_through: news.storedThrough,
+    parked_turns: news.parkedTurns,
+    occurred_at: news.occurredAt,
+  };
+}

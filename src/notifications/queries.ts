@@ -2,6 +2,7 @@
 // so that its plan is kept. Times are the database's: durations go in, never instants.
 import type { Statement } from "../database/database.ts";
 import type { Namespace } from "../database/namespace.ts";
+import { ledgerTime, NOTIFICATION_TARGET } from "../ledger/ledger.ts";
 
 export interface DeliveryStatements {
   owe: Statement;
@@ -12,7 +13,8 @@ export interface DeliveryStatements {
   expire: Statement;
 }
 
-export function deliveryStatements(namespace: Namespace): DeliveryStatements {
+/** `ledger`: whether an accepted notification gets its row in the ledger. */
+export function deliveryStatements(namespace: Namespace, ledger = false): DeliveryStatements {
   const delivery = `${namespace.sql}.notification_delivery`;
   const endpoint = `${namespace.sql}.notification_endpoint`;
   const watermark = `${namespace.sql}.watermark`;
@@ -39,6 +41,16 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
   const overtaken = `o.verdict = 'retry'
     AND (SELECT e.deliver FROM ${endpoint} e WHERE e.endpoint_id = d.endpoint_id) = 'latest'
     AND d.formed_through < ${newest("d.endpoint_id")}`;
+
+  /** The rows of the ledger for what `recorded` says was delivered. */
+  const entered = `, entered AS (
+         INSERT INTO ${namespace.sql}.deliveries
+           (id, identity_id, target, scope, idempotency, run_id, created_at, variables_hash, project)
+         SELECT r.delivery_id::text, r.scope, '${NOTIFICATION_TARGET}', r.endpoint_id::text,
+                r.formed_through::text, $7, (SELECT ${ledgerTime("now()")}), r.variables_hash, r.scope
+         FROM recorded r WHERE r.verdict = 'delivered'
+         ON CONFLICT (target, scope, idempotency) DO NOTHING
+       )`;
 
   /** What a sender needs of a claimed delivery `d` to endpoint `e`. */
   const claimed = `
@@ -122,7 +134,7 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
                n.parked_turns, w.advanced_at
         FROM unnest($6::text[], $7::bigint[], $8::bigint[], $9::integer[], $10::integer[])
                AS n(scope, formed_through, stored_through, formed_turns, parked_turns)
-        JOIN ${endpoint} e ON e.scope = n.scope AND e.disabled_at IS NULL
+        JOIN ${endpoint} e ON e.scope = n.scope AND e.disabled_at IS NULL AND e.group_target IS NULL
         JOIN ${watermark} w ON w.scope = n.scope
         WHERE n.formed_through > COALESCE(e.registered_from, -1) AND n.formed_through <= w.formed_through`,
       ),
@@ -142,7 +154,7 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
           SELECT e.endpoint_id, e.deliver, w.*,
                  GREATEST(e.registered_from, ${newest("e.endpoint_id")}) AS told_through
           FROM ${endpoint} e JOIN ${watermark} w USING (scope)
-          WHERE e.disabled_at IS NULL
+          WHERE e.disabled_at IS NULL AND e.group_target IS NULL
         ) b
         WHERE b.formed_through > b.told_through
         ORDER BY b.endpoint_id
@@ -216,11 +228,14 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
     // lease ran out, or the endpoint was disabled, it changes nothing. A retry that newer news has
     // overtaken is superseded instead. Index notification_delivery_pkey, row by row. SKIP LOCKED: a row
     // that somebody holds must not keep the others waiting; it comes back as `locked`.
+    // With the ledger, what was delivered is entered there as well, by run $7 and with the hashes $8, under the
+    // delivery's own id, which its receiver knows. Index deliveries_target_scope_idempotency_key.
     record: statement(
       "record",
       `WITH outcome AS MATERIALIZED (
-         SELECT * FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::integer[], $5::text[], $6::float8[])
-                  AS o(delivery_id, lease, verdict, status, error, wait_ms)
+         SELECT * FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::integer[], $5::text[],
+                              $6::float8[]${ledger ? ", $8::text[]" : ""})
+                  AS o(delivery_id, lease, verdict, status, error, wait_ms${ledger ? ", variables_hash" : ""})
        ), held AS MATERIALIZED (
          SELECT o.* FROM outcome o
          CROSS JOIN LATERAL (
@@ -243,8 +258,8 @@ export function deliveryStatements(namespace: Namespace): DeliveryStatements {
              claimed_at = NULL
          FROM held o
          WHERE d.delivery_id = o.delivery_id
-         RETURNING d.delivery_id
-       )
+         RETURNING d.delivery_id${ledger ? ", o.verdict, o.variables_hash, d.scope, d.endpoint_id, d.formed_through" : ""}
+       )${ledger ? entered : ""}
        SELECT o.delivery_id,
               CASE WHEN o.delivery_id IN (SELECT r.delivery_id FROM recorded r) THEN 'recorded'
                    WHEN EXISTS (SELECT FROM ${delivery} d

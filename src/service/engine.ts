@@ -12,10 +12,13 @@ import { Sweeper } from "../notifications/sweeper.ts";
 import type { Settings } from "../settings/settings.ts";
 import { Intake } from "../signals/intake.ts";
 import { Listener } from "../signals/listener.ts";
+import type { Channel } from "../signals/listener-session.ts";
 import { Reconciler } from "../signals/reconciler.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { APPLICATION_NAME } from "./connection.ts";
+import { HandoffFeed } from "./handoff-feed.ts";
+import { RUN_ID } from "./run-id.ts";
 
 /**
  * What a lease leaves beyond one attempt's time limit, for a claim that waited for the event loop or an
@@ -38,6 +41,8 @@ export interface EngineOptions {
   listenUrl: string;
   sender: Sender;
   settings: Settings;
+  /** What else is heard on the listening session, and what to do once it hears anew. */
+  alsoHear?: { channel: Channel; onUp: () => void } | undefined;
   metrics: Metrics;
   log: Logger;
 }
@@ -49,14 +54,16 @@ export class Engine {
   readonly #recorder: Recorder;
   readonly #reconciler: Reconciler;
   readonly #intake: Intake;
+  readonly #handoffs: HandoffFeed | undefined;
   readonly #listener: Listener | undefined;
   readonly #log: Logger;
 
-  constructor({ db, namespace, listenUrl, sender, settings, metrics, log }: EngineOptions) {
+  constructor({ db, namespace, listenUrl, sender, settings, alsoHear, metrics, log }: EngineOptions) {
     this.#log = log;
     const deliveries = new Deliveries(db, namespace, {
       leaseMs: settings.timeoutMs + LEASE_MARGIN_MS,
       maxAttempts: settings.attempts,
+      ledgerRun: settings.ledgerNotifications ? RUN_ID : undefined,
     });
     const recorder = new Recorder({
       deliveries,
@@ -83,10 +90,11 @@ export class Engine {
     // Room set aside for a statement that then used little of it is news to a sweeper that found none.
     const fill = <Result extends { claims: Claim[] }>(claim: (room: Room) => Promise<Result>) =>
       dispatcher.fill(claim).finally(() => this.#sweeper.onRoom());
+    const hearing = () => this.#listener?.up === true;
     this.#reconciler = new Reconciler({
       reconcile: () => fill((room) => deliveries.reconcile(room)),
       onLeft,
-      hearing: () => this.#listener?.up === true,
+      hearing,
       intervalMs: settings.reconcileMs,
       metrics,
       log,
@@ -99,14 +107,26 @@ export class Engine {
       metrics,
       log,
     });
+    this.#handoffs = settings.groups.empty
+      ? undefined
+      : new HandoffFeed({ db, namespace, settings, hearing, metrics, log });
+    const compare = () => {
+      this.#reconciler.ask();
+      this.#handoffs?.look();
+    };
     this.#listener = settings.listen
       ? new Listener({
           url: listenUrl,
-          channel: settings.channel,
+          channels: [
+            { name: settings.channel, onPayload: (payload) => this.#take(payload) },
+            ...(alsoHear === undefined ? [] : [alsoHear.channel]),
+          ],
           applicationName: `${APPLICATION_NAME} listener`,
-          onPayload: (payload) => this.#intake.take(payload),
-          onUp: () => this.#reconciler.ask(),
-          onDown: () => this.#reconciler.ask(),
+          onUp: () => {
+            compare();
+            alsoHear?.onUp();
+          },
+          onDown: compare,
           log,
         })
       : undefined;
@@ -121,8 +141,14 @@ export class Engine {
   start(): void {
     this.#listener?.start();
     this.#reconciler.start();
+    this.#handoffs?.start();
     this.#sweeper.start();
     this.#retention.start();
+  }
+
+  #take(payload: string): void {
+    const signal = this.#intake.take(payload);
+    if (signal !== undefined) this.#handoffs?.offer(signal);
   }
 
   /** The endpoint was disabled. */
@@ -137,6 +163,7 @@ export class Engine {
       Promise.all([
         this.#intake.stop(),
         this.#reconciler.stop(),
+        this.#handoffs?.stop(),
         this.#sweeper.stop(),
         this.#retention.stop(),
       ]),

@@ -2,20 +2,25 @@
 import { createApp } from "../api/app.ts";
 import { Authentication } from "../api/authentication.ts";
 import { formationRoutes } from "../api/formation-routes.ts";
+import { groupRoutes } from "../api/group-routes.ts";
 import { notificationRoutes } from "../api/notification-routes.ts";
 import { Audit } from "../audit/audit.ts";
 import { Credentials } from "../credentials/credentials.ts";
 import { createSender, type Sender } from "../egress/index.ts";
 import { Formation } from "../formation/formation.ts";
+import { GroupReaders } from "../ledger/group-readers.ts";
+import { Groups, handoffChannel } from "../ledger/groups.ts";
 import { DeliveryList } from "../notifications/delivery-list.ts";
 import { Endpoints } from "../notifications/endpoints.ts";
 import { Projects } from "../projects/projects.ts";
 import type { Settings } from "../settings/settings.ts";
+import { Listener } from "../signals/listener.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { Metrics } from "../telemetry/metrics.ts";
-import { type Connection, connect } from "./connection.ts";
+import { APPLICATION_NAME, type Connection, connect } from "./connection.ts";
 import { Engine } from "./engine.ts";
 import { startHttpServer } from "./http-server.ts";
+import { type LedgerParts, ledgerParts } from "./ledger-parts.ts";
 import { VERSION } from "./version.ts";
 
 export interface Service {
@@ -71,19 +76,33 @@ async function startParts(
   });
   stops.push(() => sender.close());
 
-  const notificationsOn = !settings.destinations.empty;
+  const notificationsOn = hasDestinations(settings);
+  const groups = new Groups(namespace, settings.listen);
+  const readers = new GroupReaders({ db, groups, log });
+  const hearReaders = {
+    channel: { name: handoffChannel(namespace), onPayload: (text: string) => readers.hear(text) },
+    onUp: () => void readers.look(),
+  };
+  const mayWait = settings.role !== "worker" && !settings.groups.empty;
+  if (mayWait) metrics.watchReaders(readers);
   let engine: Engine | undefined;
   if (settings.role !== "api" && notificationsOn) {
     const db = connection.openEnginePool(sharePool(settings).engine);
-    engine = new Engine({ ...connection, db, sender, settings, metrics, log });
+    const alsoHear = mayWait ? hearReaders : undefined;
+    engine = new Engine({ ...connection, db, sender, settings, alsoHear, metrics, log });
   }
   if (!notificationsOn) {
-    log.warn("notifications are off: TAISCE_NOTIFY_DESTINATIONS names no host that projects may send to");
+    log.warn(
+      "notifications are off: TAISCE_NOTIFY_DESTINATIONS names no host or group that projects may send to",
+    );
   }
 
   const audit = new Audit(namespace);
+  const ledger = ledgerParts({ settings, connection, audit, sender, groups, log });
   const app = createApp({
-    ...(settings.role === "worker" ? { routes: [] } : apiParts(settings, connection, audit, sender, engine)),
+    ...(settings.role === "worker"
+      ? { routes: [] }
+      : apiParts(settings, connection, audit, sender, readers, ledger, engine)),
     audit,
     db,
     notificationsOn,
@@ -98,12 +117,27 @@ async function startParts(
     metrics,
     log,
   });
+  // Without an engine there is no session yet on which readers could be woken.
+  const listener =
+    mayWait && engine === undefined && settings.listen
+      ? new Listener({
+          url: connection.listenUrl,
+          channels: [hearReaders.channel],
+          applicationName: `${APPLICATION_NAME} listener`,
+          onUp: hearReaders.onUp,
+          onDown: () => {},
+          log,
+        })
+      : undefined;
   const server = await startHttpServer(app, settings.host, settings.port);
   // Both at once: requests and deliveries under way finish beside each other.
   stops.push(async () => {
-    await Promise.all([server.close(), engine?.stop()]);
+    readers.stop();
+    await Promise.all([server.close(), engine?.stop(), listener?.stop(), ledger.stop()]);
   });
   engine?.start();
+  ledger.start();
+  listener?.start();
   // Last, so that no failed start has made a token that nobody was shown.
   const first = connection.embedded ? await firstProject(connection) : undefined;
   log.info({ url: server.url, role: settings.role, version: VERSION }, "serving");
@@ -124,6 +158,8 @@ function apiParts(
   { db, namespace }: Connection,
   audit: Audit,
   sender: Sender,
+  readers: GroupReaders,
+  ledger: LedgerParts,
   engine: Engine | undefined,
 ) {
   return {
@@ -132,9 +168,12 @@ function apiParts(
         endpoints: new Endpoints(db, namespace, audit),
         deliveryList: new DeliveryList(db, namespace),
         sender,
+        groups: settings.groups,
         onDisabled: (endpointId) => engine?.forget(endpointId),
       }),
       ...formationRoutes(new Formation(db, namespace)),
+      ...ledger.routes,
+      ...groupRoutes({ permitted: settings.groups, readers }),
     ],
     authentication: new Authentication({
       db,
@@ -149,10 +188,16 @@ function apiParts(
  * Half and half: requests that are slow or many must not keep deliveries from the database. A worker's only
  * other question is whether the database is there.
  */
-function sharePool({ pool, role, destinations }: Settings): { api: number; engine: number } {
-  if (role === "api" || destinations.empty) return { api: pool, engine: 0 };
+function sharePool(settings: Settings): { api: number; engine: number } {
+  const { pool, role } = settings;
+  if (role === "api" || !hasDestinations(settings)) return { api: pool, engine: 0 };
   const api = role === "worker" ? 1 : Math.max(1, Math.floor(pool / 2));
   return { api, engine: Math.max(1, pool - api) };
+}
+
+/** Whether the operator lets projects be told anywhere: at a host, or by a group. */
+function hasDestinations({ destinations, groups }: Settings): boolean {
+  return !destinations.empty || !groups.empty;
 }
 
 /** On an empty embedded database: the project `default` with one read-write credential. */

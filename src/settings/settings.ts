@@ -7,8 +7,11 @@ import {
   CertificateAuthorityError,
   checkCertificates,
   DestinationListError,
+  type Destinations,
   parseDestinations,
 } from "../egress/index.ts";
+import type { PermittedGroups } from "../ledger/group-name.ts";
+import { splitGroups } from "./group-entries.ts";
 import { duration, oneOf, postgresUrl, type SettingMeta, wholeNumber } from "./kinds.ts";
 
 const DAY = 86_400_000;
@@ -20,13 +23,16 @@ const destinations = z
   .string()
   .default("")
   .transform((text, context) => {
+    const { groups, hosts, problems } = splitGroups(text);
     try {
-      return parseDestinations(text);
+      const destinations = parseDestinations(hosts);
+      if (problems.length === 0) return { destinations, groups };
     } catch (error) {
       if (!(error instanceof DestinationListError)) throw error;
-      context.addIssue({ code: "custom", message: error.message });
-      return z.NEVER;
+      problems.push(...error.problems);
     }
+    context.addIssue({ code: "custom", message: problems.join("; ") });
+    return z.NEVER;
   });
 
 const caFile = z.string().transform((path, context) => {
@@ -101,7 +107,7 @@ export const settingsSchema = z.object({
     variable: "TAISCE_NOTIFY_DESTINATIONS",
     shown: "unset",
     meaning:
-      "Hosts a project may send to, comma separated: exact names, or `.name` for its subdomains. Unset or empty: notifications are off.",
+      "Where a project may send to, comma separated: hosts, as exact names or `.name` for its subdomains; groups to hand off to, as `group:name` or `group:*` for all. Unset or empty: notifications are off.",
   }),
   permitPrivate: setting(permitPrivate, {
     variable: "TAISCE_NOTIFY_PERMIT_PRIVATE",
@@ -170,6 +176,17 @@ export const settingsSchema = z.object({
     shown: "`30d`",
     meaning: "How long ended deliveries are kept.",
   }),
+  ledgerNotifications: setting(
+    oneOf(["on", "off"])
+      .default("on")
+      .transform((word) => word === "on"),
+    {
+      variable: "TAISCE_LEDGER_NOTIFICATIONS",
+      shown: "`on`",
+      meaning:
+        "`off`: notifications are not entered in the ledger, which then holds `deliver`'s sends and handoffs only.",
+    },
+  ),
   pool: setting(wholeNumber(1, 1_000).default(10), {
     variable: "TAISCE_POOL",
     shown: "`10`",
@@ -191,7 +208,13 @@ export const settingsSchema = z.object({
 });
 
 /** The checked settings. Durations are milliseconds; `channel` is always set. */
-export type Settings = Omit<z.output<typeof settingsSchema>, "channel"> & { channel: string };
+export type Settings = Omit<z.output<typeof settingsSchema>, "channel" | "destinations"> & {
+  channel: string;
+  /** The hosts among the destinations. */
+  destinations: Destinations;
+  /** The groups among them. */
+  groups: PermittedGroups;
+};
 
 type SettingName = keyof typeof settingsSchema.shape;
 
@@ -232,7 +255,8 @@ export function readSettings(environment: NodeJS.ProcessEnv): Settings {
     });
     throw new SettingsError(`these settings cannot be used: ${lines.join("; ")}`);
   }
-  return { ...result.data, channel: result.data.channel ?? `${result.data.namespace}_formed` };
+  const { data } = result;
+  return { ...data, ...data.destinations, channel: data.channel ?? `${data.namespace}_formed` };
 }
 
 /** Variables that look like settings of this service but are none, most likely misspelt. */

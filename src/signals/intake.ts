@@ -17,7 +17,7 @@ const MOST_WAITING = 10_000;
 const MAX_INT4 = 2_147_483_647;
 
 export interface IntakeOptions {
-  owe: (signals: Signal[]) => Promise<Owed>;
+  owe: (signals: Signal[]) => Promise<Pick<Owed, "written" | "left">>;
   /** Told when rows were written that this process had no room to claim. */
   onLeft: () => void;
   /** Asks the reconciler to look at the watermarks now. */
@@ -42,9 +42,12 @@ export class Intake {
     this.#options = options;
   }
 
-  /** Takes one payload. Never throws: it is called from the connection's data handler. */
-  take(payload: string): void {
-    if (this.#stopped) return;
+  /**
+   * Takes one payload; the signal in it, if it is one. Never throws: it is called from the connection's data
+   * handler.
+   */
+  take(payload: string): Signal | undefined {
+    if (this.#stopped) return undefined;
     const signal = parseSignal(payload);
     if (signal === undefined) {
       this.#options.metrics.signals.inc({ outcome: "unreadable" });
@@ -57,9 +60,16 @@ export class Intake {
           "a NOTIFY payload is no signal and was ignored",
         );
       }
-      return;
+      return undefined;
     }
     this.#options.metrics.signals.inc({ outcome: "taken" });
+    this.offer(signal);
+    return signal;
+  }
+
+  /** Takes a signal that was read and counted already. */
+  offer(signal: Signal): void {
+    if (this.#stopped) return;
     if (this.#options.coalesceMs > 0) this.#gather(signal);
     else this.#queue(signal);
   }
@@ -119,7 +129,7 @@ export class Intake {
     }
   }
 
-  async #owe(batch: Signal[]): Promise<Owed> {
+  async #owe(batch: Signal[]): Promise<Pick<Owed, "written" | "left">> {
     try {
       return await this.#options.owe(batch);
     } catch (error) {

@@ -11,12 +11,17 @@ const createSubscriber = pgListen.default;
 const CONNECT_LIMIT_MS = 5_000;
 const QUERY_LIMIT_MS = 5_000;
 
-export interface SessionOptions {
-  url: string;
-  channel: string;
-  applicationName: string;
+export interface Channel {
+  name: string;
   /** Called with each payload, in order. Must not throw. */
   onPayload: (payload: string) => void;
+}
+
+export interface SessionOptions {
+  url: string;
+  /** All heard on this one session. */
+  channels: Channel[];
+  applicationName: string;
   /** Called once the session can no longer be trusted, with the reason; perhaps more than once. */
   onEnd: (reason: string) => void;
 }
@@ -57,7 +62,10 @@ export class ListenerSession {
     this.#subscriber.events.on("error", (error) => options.onEnd(error.message));
     this.#subscriber.events.on("notification", ({ channel, payload }) => {
       if (channel === this.#pulseChannel) this.#onPulse?.(String(payload));
-      else if (channel === options.channel) options.onPayload(typeof payload === "string" ? payload : "");
+      else {
+        const text = typeof payload === "string" ? payload : "";
+        for (const { name, onPayload } of options.channels) if (name === channel) onPayload(text);
+      }
     });
   }
 
@@ -65,7 +73,7 @@ export class ListenerSession {
   async open(): Promise<void> {
     await this.#subscriber.connect();
     // One after the other: statements piled onto one client are deprecated in pg.
-    await this.#subscriber.listenTo(this.#options.channel);
+    for (const { name } of this.#options.channels) await this.#subscriber.listenTo(name);
     await this.#subscriber.listenTo(this.#pulseChannel);
   }
 

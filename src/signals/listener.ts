@@ -1,4 +1,4 @@
-// Hears the NOTIFY channel for as long as the service runs: a session of its own, a heartbeat with a
+// Hears NOTIFY channels for as long as the service runs: a session of its own, a heartbeat with a
 // time limit, and a new session, for ever, whenever one ends. Being deaf costs latency and nothing
 // else, because what is owed is looked up at every (re)connect and on a timer.
 import type { Logger } from "../telemetry/log.ts";
@@ -109,7 +109,7 @@ export class Listener {
 
   #rise(): void {
     this.#up = true;
-    this.#options.log.info({ channel: this.#options.channel }, "listening");
+    this.#options.log.info({ channels: this.#options.channels.map(({ name }) => name) }, "listening");
     this.#options.onUp();
   }
 }

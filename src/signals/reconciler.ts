@@ -10,7 +10,7 @@ import { reconnectDelay } from "./backoff.ts";
 const DEAF_INTERVAL_MS = 1_000;
 
 export interface ReconcilerOptions {
-  reconcile: () => Promise<Owed>;
+  reconcile: () => Promise<Omit<Owed, "claims">>;
   /** Told when rows were written that this process had no room to claim. */
   onLeft: () => void;
   hearing: () => boolean;

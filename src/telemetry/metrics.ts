@@ -84,4 +84,15 @@ export class Metrics {
       },
     });
   }
+  /** Publishes how many readers of groups wait, read when the metrics are. */
+  watchReaders(readers: { readonly waiting: number }): void {
+    new Gauge({
+      name: "taisce_notify_readers_waiting",
+      help: "Requests that wait for a group's next handoff",
+      registers: [this.registry],
+      collect() {
+        this.set(readers.waiting);
+      },
+    });
+  }
 }

@@ -1,9 +1,13 @@
 // The OpenAPI document against what the routes do: every route is in it, and takes and gives what it says.
 import { describe, expect, it } from "vitest";
+import { Groups } from "../../src/ledger/groups.ts";
 import {
   ADVANCE,
+  type ApiProject,
+  ATTEST,
   apiProject,
   apiService,
+  DELIVER,
   DELIVERIES,
   DISABLE,
   FRESHNESS,
@@ -12,11 +16,18 @@ import {
   POSTS,
   PUBLIC,
   REGISTER,
+  RELEASE,
+  ROWS,
+  SETTLE,
+  TAKE,
 } from "../support/api-project.ts";
 import { exchange } from "../support/exchange.ts";
+import { handoff } from "../support/groups.ts";
 import { type Schema, schemaProblems } from "../support/json-schema.ts";
 
 const service = once(() => apiService());
+
+const inProject = ({ scope }: ApiProject) => ({ project: scope, scope });
 
 interface Operation {
   operationId: string;
@@ -73,6 +84,22 @@ describe("the OpenAPI document", () => {
       [LIST]: {},
       [DISABLE]: { id: "nobody's" },
       [DELIVERIES]: { limit: 1, state: "pending" },
+      [DELIVER]: {
+        ...{ target: "https/deliver", scope: "nobody's", idempotency: "k", identity_id: "i", run_id: "r" },
+        ...{ variables: { n: 1 }, redeliver: "never" },
+      },
+      [ROWS]: {
+        target: "https/deliver",
+        scope: "s",
+        status: "sent",
+        run_id: "r",
+        identity_id: "i",
+        limit: 1,
+      },
+      [ATTEST]: { id: "nobody's", status: "sent", at: "2026-09-11T09:44:20.000Z" },
+      [SETTLE]: { id: "nobody's" },
+      [RELEASE]: { id: "nobody's" },
+      [TAKE]: { group: "jobs", limit: 1, wait: "1ms" },
       [ADVANCE]: { formed_through: 1, stored_through: 1, parked_turns: 0 },
     };
     for (const path of POSTS) {
@@ -86,7 +113,10 @@ describe("the OpenAPI document", () => {
       const bad = [
         { ...given, unknown: 1 },
         ...((schema.required ?? []) as string[]).map((name) => ({ ...given, [name]: undefined })),
-        ...Object.keys(schema.properties ?? {}).map((name) => ({ ...given, [name]: { an: "object" } })),
+        ...Object.keys(schema.properties ?? {}).map((name) => ({
+          ...given,
+          [name]: name === "variables" ? ["a", "list"] : { an: "object" },
+        })),
       ];
       for (const body of bad) {
         const sent = JSON.parse(JSON.stringify(body));
@@ -132,7 +162,29 @@ describe("the OpenAPI document", () => {
     check(DISABLE, "post", await client.post(DISABLE, { id }));
     check(LIST, "post", await client.post(LIST));
     check(DELIVERIES, "post", await client.post(DELIVERIES, { limit: 1 }));
+    await test.db.query(
+      `INSERT INTO ${test.namespace.sql}.deliveries
+         (id, identity_id, target, scope, idempotency, run_id, created_at, status, project)
+       SELECT status, 'i', 'https/deliver', $2, status, 'r', '2026-09-11T09:44:20.000Z',
+              rtrim(status, '2'), $1
+       FROM unnest(ARRAY['accepted', 'unconfirmed', 'unconfirmed2']) status`,
+      [project.scope, id],
+    );
+    check(ATTEST, "post", await client.post(ATTEST, { id: "accepted", status: "sent" }));
+    check(ROWS, "post", await client.post(ROWS, { limit: 2 }));
+    const call = { target: "https/deliver", scope: id, identity_id: "i", run_id: "r" };
+    check(DELIVER, "post", await client.post(DELIVER, { ...call, idempotency: "unconfirmed" }));
+    check(DELIVER, "post", await client.post(DELIVER, { ...call, idempotency: "new" }));
+    check(SETTLE, "post", await client.post(SETTLE, { id: "unconfirmed" }));
+    check(RELEASE, "post", await client.post(RELEASE, { id: "unconfirmed2" }));
     check(DELIVERIES, "post", await client.post(DELIVERIES));
+    await new Groups(test.namespace).handOff(
+      test.db,
+      handoff("k", { ...inProject(project), variables: { n: 1 } }),
+    );
+    await new Groups(test.namespace).handOff(test.db, handoff("l", inProject(project)));
+    check(TAKE, "post", await client.post(TAKE, { group: "jobs" }));
+    check(TAKE, "post", await client.post(TAKE, { group: "unlisted" }));
     check("/health", "get", await client.get("/health"));
     check("/ready", "get", await client.get("/ready"));
   });

@@ -19,9 +19,8 @@ async function listening(url = databaseUrl()) {
   const events: string[] = [];
   const listener = new Listener({
     url,
-    channel,
+    channels: [{ name: channel, onPayload: (payload) => heard.push(payload) }],
     applicationName,
-    onPayload: (payload) => heard.push(payload),
     onUp: () => events.push("up"),
     onDown: () => events.push("down"),
     log: quietLog,

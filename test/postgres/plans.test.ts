@@ -20,7 +20,7 @@ describe("with plans from before there was anything, and statistics from before 
     // A connection as the engine's are, on which everything was planned while there was nothing.
     const engine = new Database({ url, max: 1, applicationName: "plans", probesOnly: true });
     onTestFinished(() => engine.close());
-    const statements = deliveryStatements(namespace);
+    const statements = deliveryStatements(namespace, true);
     for (const [name, { text }] of Object.entries(statements))
       await engine.query(`PREPARE "${name}" AS ${text}`);
     const room = "64, 4, '{}', '{}', 15000";
@@ -34,7 +34,7 @@ describe("with plans from before there was anything, and statistics from before 
     };
     await touched("claim", `${room}, ${first}, 6, '{}'`);
     await touched("owe", `${room}, '{p1}', '{0}', '{0}', '{1}', '{0}', '{}'`);
-    await touched("record", `'{}', '{}', '{}', '{}', '{}', '{}'`);
+    await touched("record", `'{}', '{}', '{}', '{}', '{}', '{}', 'r', '{}'`);
     await touched("nextDue", "now()");
 
     const table = `${namespace.sql}.notification_delivery`;
@@ -75,6 +75,8 @@ describe("with plans from before there was anything, and statistics from before 
           same(200),
           same("NULL"),
           same(0),
+          "'r'",
+          same("''"),
         ].join(", "),
       ),
     ).toBeLessThan(4_000);

@@ -14,8 +14,15 @@ export const DISABLE = "/v1/notifications/endpoints/disable";
 export const DELIVERIES = "/v1/notifications/deliveries/list";
 export const ADVANCE = "/v1/formation/advance";
 export const FRESHNESS = "/v1/freshness";
+export const TAKE = "/v1/groups/take";
+export const DELIVER = "/v1/deliveries/deliver";
+export const ROWS = "/v1/deliveries/list";
+export const ATTEST = "/v1/deliveries/attest";
+export const SETTLE = "/v1/deliveries/settle";
+export const RELEASE = "/v1/deliveries/release";
+export const LEDGER = [DELIVER, ROWS, ATTEST, SETTLE, RELEASE];
 export const NOTIFICATIONS = [REGISTER, LIST, DISABLE, DELIVERIES];
-export const POSTS = [...NOTIFICATIONS, ADVANCE];
+export const POSTS = [...NOTIFICATIONS, ...LEDGER, ADVANCE, TAKE];
 
 /** A public address: it is registered without a look-up. Nothing may form where it is, or it is sent to. */
 export const PUBLIC = "https://93.184.216.34";
@@ -29,14 +36,14 @@ export function once<Value>(make: () => Promise<Value>): () => Promise<Value> {
   };
 }
 
-/** A service in the role `api` on a namespace of its own, which lets `PUBLIC` be registered. */
+/** A service in the role `api` on a namespace of its own, which lets `PUBLIC` and `group:jobs` be registered. */
 export async function apiService(more: Environment = {}): Promise<ServeProcess & { test: TestNamespace }> {
   const test = await testNamespace();
   const service = await serve({
     DATABASE_URL: test.url,
     TAISCE_NAMESPACE: test.namespace.name,
     TAISCE_ROLE: "api",
-    TAISCE_NOTIFY_DESTINATIONS: "93.184.216.34",
+    TAISCE_NOTIFY_DESTINATIONS: "93.184.216.34,group:jobs",
     ...more,
   });
   return { ...service, test };

@@ -22,7 +22,7 @@ export interface EngineBench extends TestNamespace {
   owe(signals: Signal[], room: Room): Promise<Owed>;
   /** Records outcomes; how many held their row. */
   record(outcomes: Outcome[]): Promise<number>;
-  /** Registers an endpoint of p1; its id. */
+  /** Registers an endpoint of p1, a path of localhost or `group:<name>`; its id. */
   endpoint(path: string, deliver?: Deliver): Promise<string>;
   disable(id: string): Promise<boolean>;
   /** Every delivery, by endpoint and offset. */
@@ -38,7 +38,7 @@ const PRINCIPAL = {
 
 /** Leases are 400 ms and attempts three, unless said otherwise. */
 export async function engineBench(
-  options: { leaseMs?: number; maxAttempts?: number } = {},
+  options: { leaseMs?: number; maxAttempts?: number; ledgerRun?: string | undefined } = {},
 ): Promise<EngineBench> {
   const test = await testNamespace();
   const { db, namespace } = test;
@@ -56,7 +56,8 @@ export async function engineBench(
     },
     record: async (outcomes) => (await deliveries.record(outcomes)).recorded.size,
     async endpoint(path, deliver = "every") {
-      const result = await endpoints.register(PRINCIPAL, `https://localhost${path}`, deliver);
+      const url = path.startsWith("group:") ? path : `https://localhost${path}`;
+      const result = await endpoints.register(PRINCIPAL, url, deliver);
       if (result.kind !== "registered") throw new Error(result.kind);
       return result.endpoint.id;
     },

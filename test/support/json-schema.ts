@@ -10,7 +10,8 @@ const isInteger = (value: unknown): value is number | bigint =>
 
 const FORMATS: Record<string, (value: unknown) => boolean> = {
   uuid: (value) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(String(value)),
-  "date-time": (value) => new Date(String(value)).toISOString() === value,
+  "date-time": (value) =>
+    !Number.isNaN(Date.parse(String(value))) && new Date(String(value)).toISOString() === value,
   uri: (value) => URL.canParse(String(value)),
   int64: (value) => isInteger(value) && BigInt.asIntN(64, BigInt(value)) === BigInt(value),
 };

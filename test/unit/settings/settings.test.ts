@@ -22,8 +22,8 @@ function refusal(environment: NodeJS.ProcessEnv): string {
 
 describe("settings", () => {
   it("have the contract's defaults", () => {
-    const { destinations, ...rest } = readSettings({});
-    expect(destinations.empty).toBe(true);
+    const { destinations, groups, ...rest } = readSettings({});
+    expect([destinations.empty, groups.empty]).toEqual([true, true]);
     expect(rest).toEqual({
       dataDir: ".taisce",
       namespace: "taisce",
@@ -36,6 +36,7 @@ describe("settings", () => {
       timeoutMs: 5_000,
       concurrency: 64,
       endpointConcurrency: 4,
+      ledgerNotifications: true,
       listen: true,
       channel: "taisce_formed",
       reconcileMs: 15_000,
@@ -112,6 +113,41 @@ describe("settings", () => {
     })) {
       expect(readSettings({ TAISCE_NOTIFY_PERMIT_PRIVATE: value }).permitPrivate).toBe(permitted);
     }
+  });
+
+  it("take groups out of the destinations, and name each that is none", () => {
+    const of = (list: string) => readSettings({ TAISCE_NOTIFY_DESTINATIONS: list });
+    const { destinations, groups } = of("group:jobs, hooks.example.com ,group:a-1_b,.example.net");
+    expect([groups.permits("jobs"), groups.permits("a-1_b")]).toEqual([true, true]);
+    for (const name of ["a", "Jobs", "group:jobs", "*", ""]) expect(groups.permits(name), name).toBe(false);
+    for (const host of ["hooks.example.com", "x.example.net"]) expect(destinations.permits(host)).toBe(true);
+    for (const host of ["jobs", "group", "group:jobs"]) expect(destinations.permits(host), host).toBe(false);
+
+    const all = of("group:*");
+    expect([all.destinations.empty, all.groups.permits("any"), all.groups.permits("*")]).toEqual([
+      true,
+      true,
+      false,
+    ]);
+    expect(of("hooks.example.com").groups.empty).toBe(true);
+
+    const bad = [
+      "group:",
+      "group:Jobs",
+      "group:1",
+      "GROUP:jobs",
+      "group: jobs",
+      "group:a*",
+      `group:${"a".repeat(64)}`,
+    ];
+    for (const entry of bad) {
+      const message = refusal({ TAISCE_NOTIFY_DESTINATIONS: `group:jobs,${entry},hooks.example.com` });
+      expect(message).toContain(
+        `TAISCE_NOTIFY_DESTINATIONS ${JSON.stringify(entry)} names no group; write group:`,
+      );
+    }
+    const both = refusal({ TAISCE_NOTIFY_DESTINATIONS: "group:Jobs,https://hooks.example.com/" });
+    expect(both).toMatch(/"group:Jobs" names no group; .*; "https:\/\/hooks.example.com\/" has a scheme/);
   });
 
   it("point out variables that are none", () => {
