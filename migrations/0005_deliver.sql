@@ -23,12 +23,12 @@ CREATE INDEX deliveries_identity_idx ON {schema}.deliveries (project, identity_i
     WHERE target <> 'https/notification';
 
 -- Which status may follow which (docs/ledger.md). "accepted" follows an attestation only as a new send of
--- other variables: created_at moves on.
+-- other variables, which has an id of its own.
 CREATE FUNCTION {schema}.deliveries_status_follows() RETURNS trigger
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF (CASE NEW.status
-           WHEN 'accepted' THEN OLD.status = 'unconfirmed' OR NEW.created_at > OLD.created_at
+           WHEN 'accepted' THEN OLD.status = 'unconfirmed' OR NEW.id <> OLD.id
            WHEN 'sent' THEN OLD.status IN ('accepted', 'settled')
            WHEN 'confirmed' THEN OLD.status IN ('accepted', 'settled', 'sent', 'contradicted')
            WHEN 'contradicted' THEN OLD.status IN ('accepted', 'settled', 'sent', 'confirmed')

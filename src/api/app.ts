@@ -102,6 +102,7 @@ async function answer(options: AppOptions, route: Route, context: ApiContext): P
     const bytes = await readBytes(context.env.incoming);
     const signer = await signed.signer({ bytes, signature });
     if (signer === undefined) return await authentication.refuse(context);
+    authentication.count(`endpoint ${signer.endpointId}`);
     const body = () => (route.body === undefined ? undefined : parseBody(bytes, route.body));
     return await audited(options, route, context, signer, async () =>
       signed.handle({ signer, body: body() }),

@@ -49,6 +49,11 @@ export class Authentication {
     this.#tell(this.#refusals.wait(clientKey(getConnInfo(context).remote.address)));
   }
 
+  /** A call of someone known without a token. @throws ApiError rate_limited */
+  count(caller: string): void {
+    this.#tell(this.#calls.take(caller));
+  }
+
   /** @throws ApiError unauthenticated or rate_limited, always. */
   async refuse(context: Context, principal?: Principal): Promise<never> {
     this.#tell(this.#refusals.take(clientKey(getConnInfo(context).remote.address)));

@@ -60,7 +60,10 @@ const attestBody = z.strictObject({
   at: z.iso
     .datetime({ offset: true })
     .transform((text) => new Date(text))
-    .refine((at) => !Number.isNaN(at.getTime()), { error: "must be an RFC 3339 time" })
+    // In UTC too: an offset can lead out of the years of four digits.
+    .refine((at) => !Number.isNaN(at.getTime()) && /^\d{4}-/.test(at.toISOString()), {
+      error: "must be an RFC 3339 time",
+    })
     .meta({ override: { type: "string", format: "date-time" } })
     .optional(),
 });

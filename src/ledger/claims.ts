@@ -28,6 +28,16 @@ export interface HeldClaim {
   /** When it was made: by the database's clock in ms since 1970, and by performance.now. */
   databaseMs: number;
   claimedAt: number;
+  /** What the row will say. */
+  made: Made;
+}
+
+/** The columns of a row that its claim fixes. */
+export interface Made extends Key {
+  identityId: string;
+  runId: string;
+  variablesHash: string;
+  project: string;
 }
 
 /** What stands for a key: the row, and whether somebody sends just now or died doing so. */
@@ -36,12 +46,8 @@ export interface Standing {
   claim: "none" | "live" | "dead" | "resumable";
 }
 
-export interface ClaimRequest extends Key {
+export interface ClaimRequest extends Made {
   id: string;
-  identityId: string;
-  runId: string;
-  variablesHash: string;
-  project: string;
   /** What may be sent again after a crash; undefined where nothing may. */
   body: string | undefined;
   leaseMs: number;
@@ -55,15 +61,20 @@ export interface Resumed extends HeldClaim {
   disabled: boolean;
 }
 
+type ResumedRow = Omit<Resumed, keyof HeldClaim> &
+  ClaimRow &
+  Key & { identity_id: string; run_id: string; variables_hash: string; project: string };
+
 interface ClaimRow {
   id: string;
   lease: number;
   database_ms: number;
 }
 
-const heldFrom = ({ id, lease, database_ms }: ClaimRow): HeldClaim => ({
+const heldFrom = ({ id, lease, database_ms }: ClaimRow, made: Made): HeldClaim => ({
   id,
   lease,
+  made,
   databaseMs: database_ms,
   claimedAt: performance.now(),
 });
@@ -124,15 +135,25 @@ export class Claims {
         scope,
         idempotency,
       ]);
-      if (row === undefined || !stands(row, claimed.lease > 1)) return heldFrom(claimed);
+      if (row === undefined || !stands(row, claimed.lease > 1)) return heldFrom(claimed, request);
       await transaction.query(this.#sql.drop, [claimed.id, claimed.lease]);
       return row;
     });
   }
 
-  /** The accepted row; undefined where the claim is not this process's any more. */
-  async complete({ id, lease }: HeldClaim): Promise<LedgerRow | undefined> {
-    const [row] = await this.#db.query<LedgerRow & Record<string, unknown>>(this.#sql.complete, [id, lease]);
+  /** The accepted row, made anew where what it was claimed for was released meanwhile; undefined where another stands there. */
+  async complete({ id, lease, made }: HeldClaim): Promise<LedgerRow | undefined> {
+    const [row] = await this.#db.query<LedgerRow & Record<string, unknown>>(this.#sql.complete, [
+      id,
+      lease,
+      made.identityId,
+      made.target,
+      made.scope,
+      made.idempotency,
+      made.runId,
+      made.variablesHash,
+      made.project,
+    ]);
     return row;
   }
 
@@ -153,10 +174,21 @@ export class Claims {
 
   /** Takes over what died in flight and may be sent again, at most `limit`. */
   async resume(limit: number, leaseMs: number): Promise<Resumed[]> {
-    const rows = await this.#db.query<Omit<Resumed, keyof HeldClaim> & ClaimRow>(this.#sql.resume, [
-      limit,
-      leaseMs,
-    ]);
-    return rows.map((row) => ({ ...row, ...heldFrom(row) }));
+    const rows = await this.#db.query<ResumedRow>(this.#sql.resume, [limit, leaseMs]);
+    return rows.map(({ body, url, secret, disabled, ...row }) => ({
+      ...heldFrom(row, {
+        target: row.target,
+        scope: row.scope,
+        idempotency: row.idempotency,
+        identityId: row.identity_id,
+        runId: row.run_id,
+        variablesHash: row.variables_hash,
+        project: row.project,
+      }),
+      body,
+      url,
+      secret,
+      disabled,
+    }));
   }
 }

@@ -2,6 +2,7 @@
 // in docs/ledger.md; the states it passes through are those of a crash at any point.
 import { setTimeout as sleep } from "node:timers/promises";
 import { DatabaseUnavailable } from "../database/database.ts";
+import { isConflict } from "../database/sqlstate.ts";
 import type { FailureCategory, Sender } from "../egress/index.ts";
 import { stringifyExact } from "../json/exact.ts";
 import { isEndpointId } from "../notifications/endpoints.ts";
@@ -137,7 +138,8 @@ export class Deliver {
       return !again && !(request.redeliver === "on_change" && row.variables_hash !== hash);
     };
 
-    const deadline = performance.now() + leaseMs;
+    // A second more than the lease, so that a caller right behind a claim that dies is told what became of it.
+    const deadline = performance.now() + leaseMs + 1_000;
     for (let wait = FIRST_LOOK_MS; ; wait = Math.min(LONGEST_LOOK_MS, wait * 2)) {
       const { row, claim } = await claims.look(key);
       if (row !== undefined && stands(row, claim === "resumable")) return answerOf(row);
@@ -256,7 +258,7 @@ export class Deliver {
         return await record();
       } catch (error) {
         const over = performance.now() > deadline;
-        if (!(error instanceof DatabaseUnavailable) || over) throw error;
+        if (!(error instanceof DatabaseUnavailable || isConflict(error)) || over) throw error;
         await sleep(TRY_AGAIN_MS);
       }
     }

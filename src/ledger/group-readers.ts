@@ -3,7 +3,7 @@
 import type { Queryable } from "../database/database.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { worthALine } from "../telemetry/sparingly.ts";
-import { type GroupKey, type Groups, type HandoffPage, parseGroupCursor, wakeText } from "./groups.ts";
+import { type GroupKey, type Groups, type HandoffPage, wakeText } from "./groups.ts";
 
 /** How often groups that are waited for are looked at, for what no NOTIFY told: one statement for all of them. */
 const LOOK_EVERY_MS = 1_000;
@@ -96,8 +96,8 @@ export class GroupReaders {
     const { db, groups } = this.#options;
     const page = () => groups.page(db, key, after, limit);
     if (waitMs === 0 || this.#stopped || gone?.aborted === true) return await page();
-    const cursor = after === undefined ? undefined : parseGroupCursor(key.group, after);
-    const waiter = this.#enter(new Waiter(key, cursor?.position ?? 0n));
+    // From nothing seen: a cursor from before a restore says more than there is.
+    const waiter = this.#enter(new Waiter(key, 0n));
     const timer = setTimeout(waiter.end, waitMs);
     gone?.addEventListener("abort", waiter.end);
     try {

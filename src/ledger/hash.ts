@@ -5,6 +5,10 @@ import { hash } from "node:crypto";
 /** Deeper than anything that is meant, and far from the end of the stack. */
 export const MAX_DEPTH = 100;
 
+/** Combining marks in a row, more than any script writes; normalising takes the square of their number. */
+const TOO_MANY_MARKS = /\p{M}{31}/u;
+const ASCII = /^[\x20-\x7e]*$/;
+
 /** Variables that have no canonical form; the message says why. */
 export class VariablesError extends Error {
   override readonly name = "VariablesError";
@@ -25,7 +29,7 @@ export function canonicalJson(value: unknown, depth = 0): string {
   if (depth > MAX_DEPTH) throw new VariablesError(`must not be nested deeper than ${MAX_DEPTH} levels`);
   switch (typeof value) {
     case "string":
-      return JSON.stringify(value.normalize("NFC"));
+      return JSON.stringify(composed(value));
     case "bigint":
       return value.toString();
     case "number":
@@ -45,10 +49,17 @@ export function canonicalJson(value: unknown, depth = 0): string {
 /** Members by their names' UTF-16 code units; names that NFC makes equal keep the order of what they were. */
 function objectJson(value: object, depth: number): string {
   const members = Object.entries(value)
-    .map(([name, member]) => ({ name: name.normalize("NFC"), given: name, member }))
+    .map(([name, member]) => ({ name: composed(name), given: name, member }))
     .sort((one, other) => order(one.name, other.name) || order(one.given, other.given))
     .map(({ name, member }) => `${JSON.stringify(name)}:${canonicalJson(member, depth + 1)}`);
   return `{${members.join(",")}}`;
+}
+
+function composed(text: string): string {
+  if (ASCII.test(text)) return text;
+  if (TOO_MANY_MARKS.test(text))
+    throw new VariablesError("must not hold more than 30 combining marks in a row");
+  return text.normalize("NFC");
 }
 
 function order(one: string, other: string): number {

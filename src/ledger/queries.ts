@@ -81,7 +81,9 @@ export function ledgerStatements(namespace: Namespace): LedgerStatements {
     // The target took it: claim $1 under lease $2 becomes an accepted row, in place of the one of an earlier
     // send of other variables. Where the lease ended meanwhile, the row that recovery made is accepted after
     // all, unless the operator was quicker. Indexes delivery_claim_id_key, deliveries_pkey and
-    // deliveries_target_scope_idempotency_key. No row: it is not this claim's any more, or was recorded before.
+    // deliveries_target_scope_idempotency_key. Where that row was released meanwhile, the target has it all the
+    // same: a row is made of $3…$9, unless another stands there, or is being sent, by now. No row: that, or it was
+    // recorded before.
     complete: statement(
       "complete",
       `WITH gone AS (
@@ -97,8 +99,14 @@ export function ledgerStatements(namespace: Namespace): LedgerStatements {
          UPDATE ${deliveries} SET status = 'accepted'
          WHERE id = $1 AND status = 'unconfirmed' AND NOT EXISTS (SELECT FROM gone)
          RETURNING ${LEDGER_COLUMNS}
+       ), afresh AS (
+         ${insert} SELECT $1, $3, $4, $5, $6, $7, ${ledgerTime("clock_timestamp()")}, $8, $9, 'accepted'
+         WHERE NOT EXISTS (SELECT FROM gone) AND NOT EXISTS (SELECT FROM late)
+           AND NOT EXISTS (SELECT FROM ${claim} WHERE target = $4 AND scope = $5 AND idempotency = $6)
+         ON CONFLICT DO NOTHING
+         RETURNING ${LEDGER_COLUMNS}
        )
-       SELECT * FROM put UNION ALL SELECT * FROM late`,
+       SELECT * FROM put UNION ALL SELECT * FROM late UNION ALL SELECT * FROM afresh`,
     ),
 
     // Nobody can say whether the target has it: claim $1 under lease $2 becomes a held row. Index
@@ -119,13 +127,15 @@ export function ledgerStatements(namespace: Namespace): LedgerStatements {
        DELETE FROM ${deliveries} WHERE id = $1 AND status = 'unconfirmed' AND NOT EXISTS (SELECT FROM gone)`,
     ),
 
-    // What was in flight when its process died, and may not be sent again, is held from now on. Index
+    // What was in flight when its process died, and may not be sent again, or has nowhere left to be sent to, is
+    // held from now on. Index
     // delivery_claim_expires_idx. SKIP LOCKED: two processes that recover do not wait for each other, nor for
     // an outcome that is just being recorded. No row: there was nothing of the kind.
     recover: statement(
       "recover",
       `WITH dead AS MATERIALIZED (
-         SELECT id FROM ${claim} WHERE expires_at <= now() AND body IS NULL
+         SELECT id FROM ${claim} c WHERE expires_at <= now() AND (body IS NULL
+           OR NOT EXISTS (SELECT FROM ${endpoint} e WHERE e.endpoint_id::text = c.scope))
          ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED
        ), gone AS (
          DELETE FROM ${claim} WHERE id IN (SELECT id FROM dead) RETURNING ${CLAIMED}
@@ -140,13 +150,16 @@ export function ledgerStatements(namespace: Namespace): LedgerStatements {
     resume: statement(
       "resume",
       `WITH dead AS MATERIALIZED (
-         SELECT id FROM ${claim} WHERE expires_at <= now() AND body IS NOT NULL
-         ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED
+         SELECT c.id, e.url, e.secret, e.disabled_at
+         FROM ${claim} c JOIN ${endpoint} e ON e.endpoint_id = c.scope::uuid
+         WHERE c.expires_at <= now() AND c.body IS NOT NULL
+         ORDER BY c.expires_at LIMIT $1 FOR UPDATE OF c SKIP LOCKED
        )
        UPDATE ${claim} c SET lease = c.lease + 1, expires_at = now() + $2 * interval '1 ms'
-       FROM dead, ${endpoint} e
-       WHERE c.id = dead.id AND e.endpoint_id = c.scope::uuid
-       RETURNING c.id, c.lease, c.body, e.url, e.secret, e.disabled_at IS NOT NULL AS disabled, ${databaseMs}`,
+       FROM dead e
+       WHERE c.id = e.id
+       RETURNING c.id, c.lease, c.target, c.scope, c.idempotency, c.identity_id, c.run_id, c.variables_hash, c.project,
+                 c.body, e.url, e.secret, e.disabled_at IS NOT NULL AS disabled, ${databaseMs}`,
     ),
   };
 }

@@ -5,7 +5,7 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Claims, Resumed } from "./claims.ts";
 import type { Deliver } from "./deliver.ts";
 
-const EVERY_MS = 2_000;
+const EVERY_MS = 6_000;
 /** Sends that one look takes over; they go out side by side. */
 const AT_ONCE = 16;
 
@@ -46,6 +46,9 @@ export class Recovery {
 
   async #look(): Promise<void> {
     const { claims, deliver, leaseMs, log } = this.#options;
+    // One that cannot be recorded is found again when its lease has run out; the others are not held up by it.
+    const report = (error: unknown) =>
+      log.warn({ err: error }, "a delivery that was sent again could not be recorded");
     try {
       const held = await claims.recover();
       if (held > 0) {
@@ -56,7 +59,7 @@ export class Recovery {
       }
       if (deliver === undefined) return;
       const resumed = await claims.resume(AT_ONCE, leaseMs);
-      await Promise.all(resumed.map((one) => this.#sendAgain(deliver, one)));
+      await Promise.all(resumed.map((one) => this.#sendAgain(deliver, one).catch(report)));
     } catch (error) {
       log.warn({ err: error }, "deliveries in flight could not be recovered; trying again in a while");
     }

@@ -70,17 +70,15 @@ describe("a claim", () => {
     expect(await claims.complete(claim)).toMatchObject({ id: claim.id, status: "accepted" });
   });
 
-  it("comes too late where the operator has decided", async () => {
-    for (const decide of ["settle", "release"] as const) {
-      const { claims, held, expire, rows, look } = await claimsBench();
-      const claim = await held("h");
-      await expire();
-      await claims.recover();
-      await rows[decide](OPERATOR, claim.id);
-      expect(await claims.complete(claim)).toBeUndefined();
-      expect(await claims.hold(claim)).toBeUndefined();
-      expect((await look()).row?.status).toBe(decide === "settle" ? "settled" : undefined);
-    }
+  it("comes too late where the operator has settled it", async () => {
+    const { claims, held, expire, rows, look } = await claimsBench();
+    const claim = await held("h");
+    await expire();
+    await claims.recover();
+    await rows.settle(OPERATOR, claim.id);
+    expect(await claims.complete(claim)).toBeUndefined();
+    expect(await claims.hold(claim)).toBeUndefined();
+    expect((await look()).row?.status).toBe("settled");
   });
 
   it("that may be sent again is taken over, under its id where the variables are the same", async () => {
@@ -138,6 +136,60 @@ describe("a claim", () => {
     await claims.recover();
     await claims.drop(claim);
     expect(await look()).toEqual({ row: undefined, claim: "none" });
+  });
+
+  it("whose held row was released is accepted all the same when its answer comes late", async () => {
+    const { claims, held, expire, rows, look } = await claimsBench();
+    const claim = await held("h");
+    await expire();
+    await claims.recover();
+    await rows.release(OPERATOR, claim.id);
+    expect(await claims.complete(claim)).toMatchObject({ id: claim.id, status: "accepted" });
+    expect(await claims.complete(claim)).toBeUndefined();
+    expect(await look()).toMatchObject({ row: { id: claim.id }, claim: "none" });
+  });
+
+  it("of moved variables is accepted in place of an attested row, whatever the clock said then", async () => {
+    const { claims, held, take, db, namespace } = await claimsBench();
+    const first = await held("h");
+    await claims.complete(first);
+    await db.query(
+      `UPDATE ${namespace.sql}.deliveries SET status = 'sent', created_at = '2999-01-01T00:00:00Z' WHERE id = $1`,
+      [first.id],
+    );
+    const key = { target: KEY.target, scope: first.made.scope, idempotency: KEY.idempotency };
+    const again = await claims.take(
+      {
+        ...key,
+        id: newLedgerId(),
+        identityId: "i",
+        runId: "r",
+        project: "p1",
+        leaseMs: 60_000,
+        variablesHash: "moved",
+        body: "{}",
+      },
+      () => false,
+    );
+    expect(await claims.complete(again as HeldClaim)).toMatchObject({
+      status: "accepted",
+      variables_hash: "moved",
+    });
+    expect(await take("moved")).toMatchObject({ status: "accepted" });
+  });
+
+  it("with nowhere left to be sent to is held, and stands in no other's way", async () => {
+    const { claims, held, expire, db, namespace } = await claimsBench();
+    const real = await held("h", "{}");
+    await db.query(
+      `INSERT INTO ${namespace.sql}.delivery_claim
+       SELECT target, gen_random_uuid()::text, n::text, 'orphan ' || n, identity_id, run_id, created_at,
+              variables_hash, project, body, lease, now() - interval '1 hour'
+       FROM ${namespace.sql}.delivery_claim, generate_series(1, 20) n`,
+    );
+    await expire();
+    expect((await claims.resume(16, 60_000)).map(({ id }) => id)).toEqual([real.id]);
+    expect(await claims.recover()).toBe(20);
   });
 
   it("that may be sent again is found by who recovers, once", async () => {

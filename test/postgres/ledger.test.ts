@@ -116,8 +116,10 @@ describe("deliveries", () => {
       }
     }
     const [attested] = await put({ status: "sent", sent_at: "2026-09-11T09:44:21Z" });
+    // A new send of other variables, be the clock behind by then.
     await query(
-      `UPDATE {table} SET status = 'accepted', sent_at = NULL, created_at = '2026-09-12T00:00:00.000Z' WHERE id = $1`,
+      `UPDATE {table} SET id = 'another', status = 'accepted', sent_at = NULL, created_at = '2026-09-10T00:00:00.000Z'
+       WHERE id = $1`,
       [attested?.id],
     );
   });

@@ -26,6 +26,16 @@ describe("canonical JSON", () => {
     }
   });
 
+  it("refuses more combining marks in a row than any script writes: composing them takes the square of their number", () => {
+    const marks = (count: number) => `a${"\u0301".repeat(count)}${"\u0316".repeat(count)}`;
+    expect(canonicalJson(marks(15))).toBe(JSON.stringify(marks(15).normalize("NFC")));
+    const startedAt = performance.now();
+    expect(() => canonicalJson({ text: marks(400_000) })).toThrow(VariablesError);
+    expect(() => canonicalJson({ [marks(16)]: 1 })).toThrow(VariablesError);
+    // It took minutes.
+    expect(performance.now() - startedAt).toBeLessThan(5_000);
+  });
+
   it.each([
     ["the order of members", '{"a":1,"b":{"c":2,"d":3}}', '{ "b" : {"d":3,"c":2}, "a":1 }'],
     ["the spelling of numbers", "[1,100,0.5,1e30]", "[1.0,1e2,5e-1,1000000000000000019884624838656]"],
