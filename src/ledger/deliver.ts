@@ -17,6 +17,8 @@ import { DELIVER_TARGET, LedgerError, type LedgerRow, newLedgerId } from "./ledg
 /** Looks again for the outcome of somebody else's send of the same key, ever more rarely. */
 const FIRST_LOOK_MS = 10;
 const LONGEST_LOOK_MS = 200;
+/** Callers of one key that wait in a process for its outcome; each looks for itself, and the pool is everyone's. */
+const MOST_WAITING = 64;
 /** Before recording again what the database did not take, and for how long. */
 const TRY_AGAIN_MS = 250;
 const RECORD_MS = 10_000;
@@ -69,6 +71,8 @@ export interface Letter {
 export class Deliver {
   readonly #options: DeliverOptions;
   readonly #underWay = new Set<Promise<unknown>>();
+  /** How many callers of a key there are. */
+  readonly #callers = new Map<string, number>();
 
   constructor(options: DeliverOptions) {
     this.#options = options;
@@ -86,7 +90,7 @@ export class Deliver {
     if (request.target !== DELIVER_TARGET) {
       throw new LedgerError("invalid", `target must be "${DELIVER_TARGET}" or "group:<name>"`);
     }
-    return this.#track(this.#toEndpoint(project, request));
+    return this.#track(this.#inLine(project, request, () => this.#toEndpoint(project, request)));
   }
 
   /** Waits for sends under way, at most `graceMs`: what is cut off then is held, or sent again. */
@@ -261,6 +265,25 @@ export class Deliver {
         if (!(error instanceof DatabaseUnavailable || isConflict(error)) || over) throw error;
         await sleep(TRY_AGAIN_MS);
       }
+    }
+  }
+
+  /** Takes a place among the callers of a key. @throws LedgerError where there are too many. */
+  async #inLine<Result>(
+    project: string,
+    { scope, idempotency }: DeliverRequest,
+    work: () => Promise<Result>,
+  ): Promise<Result> {
+    const key = JSON.stringify([project, scope, idempotency]);
+    const callers = this.#callers.get(key) ?? 0;
+    if (callers >= MOST_WAITING) throw busy();
+    this.#callers.set(key, callers + 1);
+    try {
+      return await work();
+    } finally {
+      const left = (this.#callers.get(key) ?? 1) - 1;
+      if (left > 0) this.#callers.set(key, left);
+      else this.#callers.delete(key);
     }
   }
 

@@ -59,8 +59,9 @@ export class LedgerRows {
 
   /**
    * Index deliveries_project_idx; deliveries_status_idx for a status that is not plainly accepted;
-   * deliveries_run_idx and deliveries_identity_idx where the filter leaves no notification. `after` must have
-   * passed parseLedgerCursor.
+   * deliveries_run_idx and deliveries_identity_idx where the filter leaves no notification. By a scope alone, or
+   * for the operator without a project, rows are read until the page is full, all of them at worst. `after` must
+   * have passed parseLedgerCursor.
    */
   async list(filter: LedgerFilter): Promise<LedgerPage> {
     const cursor = filter.after === undefined ? undefined : parseLedgerCursor(filter.after);

@@ -5,6 +5,7 @@ import { api } from "../support/api.ts";
 import { apiProject, DELIVER, DISABLE, once, UNKNOWN_ID } from "../support/api-project.ts";
 import { serve } from "../support/cli.ts";
 import { gate, type LedgerBench, ledgerBench } from "../support/ledger.ts";
+import { until } from "../support/until.ts";
 
 const answers = new Map<string, number | "hang" | "reset">();
 const bench = once<LedgerBench>(() =>
@@ -62,6 +63,28 @@ describe("deliver", () => {
     expect(outcomes).toEqual(["accepted", ...Array<string>(19).fill("already_delivered")]);
     expect(new Set(calls.map(({ body }) => body.delivery.id)).size).toBe(1);
     expect(await other.kill("SIGTERM")).toBe(0);
+  });
+
+  it("lets so many callers of one key wait, and asks the others to come again", async () => {
+    const gate = Promise.withResolvers<void>();
+    const { endpoint, deliver, sends } = await ledgerBench({
+      answer: async () => {
+        await gate.promise;
+        return { status: 204 };
+      },
+    });
+    const { id } = await endpoint("/crowd");
+    let refused = 0;
+    const calls = Array.from({ length: 80 }, async () => {
+      const { status } = await deliver(id, "crowd");
+      if (status === 429) refused++;
+      return status;
+    });
+    await until("the refusals", () => refused === 16);
+    gate.resolve();
+    const statuses = await Promise.all(calls);
+    expect(statuses.filter((status) => status === 200)).toHaveLength(64);
+    expect(sends("/crowd")).toBe(1);
   });
 
   it("does not care how the variables are written", async () => {
