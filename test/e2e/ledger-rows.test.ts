@@ -68,6 +68,9 @@ describe("attesting", () => {
       [project.client, { id: row.id, status: "accepted" }, "400 invalid_body"],
       [project.client, { id: row.id, status, at: "yesterday" }, "400 invalid_body"],
       [project.client, { id: row.id, status, at: "2026-02-30T00:00:00Z" }, "400 invalid_body"],
+      // In UTC they are in the year 10000, and before the year 0.
+      [project.client, { id: row.id, status, at: "9999-12-31T23:59:59-01:00" }, "400 invalid_body"],
+      [project.client, { id: row.id, status, at: "0000-01-01T00:00:00+01:00" }, "400 invalid_body"],
       [project.client, { id: row.id }, "400 invalid_body"],
       [project.client, { id: UNKNOWN_ID, status }, "404 not_found"],
       [project.client, { id: "a\0b", status }, "404 not_found"],
@@ -133,6 +136,20 @@ describe("attesting", () => {
     const suspended = await api(service.url).post(ATTEST, body(row.id), signature(secret, body(row.id)));
     expect(suspended.status).toBe(401);
     await project.resume();
+  });
+
+  it("is counted by its endpoint like the calls of a credential", async () => {
+    const { endpoint, deliver, service } = await ledgerBench({ environment: { TAISCE_RATE_LIMIT: "5" } });
+    const { id, secret } = await endpoint("/counted");
+    const { body: answer } = await deliver(id, "counted");
+    const body = JSON.stringify({ id: answer.delivery.id, status: "sent" });
+    const statuses = await Promise.all(
+      Array.from({ length: 40 }, async () => {
+        const { status } = await api(service.url).post(ATTEST, body, signature(secret, body));
+        return status;
+      }),
+    );
+    expect(new Set(statuses)).toEqual(new Set([200, 429]));
   });
 
   it("works for notifications, by the id that came with them", async () => {
