@@ -221,7 +221,7 @@ export class Deliver {
       return { outcome: row.id === claim.id ? "accepted" : "already_delivered", delivery: row };
     }
     const category = result.kind === "failed" ? result.category : "network error";
-    const refused = !left || (result.kind === "failed" && result.status !== undefined);
+    const refused = !left || (result.kind === "failed" && isRefusal(result.status));
     if (refused || native) {
       await this.#recorded(() => claims.drop(claim));
       return { outcome: "failed", delivery: before ?? null, category };
@@ -295,6 +295,11 @@ export class Deliver {
       this.#underWay.delete(work);
     }
   }
+}
+
+/** Of an answer: a gateway that gave up on the target does not speak for it. */
+function isRefusal(status: number | undefined): boolean {
+  return status !== undefined && status !== 408 && status !== 502 && status !== 504;
 }
 
 function answerOf(delivery: LedgerRow): DeliverAnswer {

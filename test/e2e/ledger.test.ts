@@ -143,10 +143,15 @@ describe("deliver", () => {
 
   it("holds what left and was never answered, and sends it again where that does no harm", async () => {
     const { endpoint, deliver, rows, sends } = await bench();
-    for (const answer of ["hang", "reset"] as const) {
+    for (const [answer, category] of [
+      ["hang", "timeout"],
+      ["reset", "network error"],
+      // A gateway's words, not the target's.
+      [504, "destination answered 504"],
+      [408, "destination refused with 408"],
+    ] as const) {
       const { id } = await endpoint(`/${answer}`);
       answers.set(`/${answer}`, answer);
-      const category = answer === "hang" ? "timeout" : "network error";
       const { body } = await deliver(id, "k");
       expect(body).toMatchObject({ outcome: "held", category, delivery: { status: "unconfirmed" } });
       expect((await deliver(id, "k")).body).toEqual({ outcome: "held", delivery: body.delivery });
@@ -159,6 +164,23 @@ describe("deliver", () => {
     answers.set("/native", 200);
     expect((await deliver(id, "k")).body.outcome).toBe("accepted");
     expect(sends("/native")).toBe(2);
+  });
+
+  it("tells a caller right behind a send that died what became of it", async () => {
+    const { endpoint, deliver, test, project } = await bench();
+    const { id } = await endpoint("/dies");
+    // As long as a claim of its own would last: 700 ms and two seconds.
+    await test.db.query(
+      `INSERT INTO ${test.namespace.sql}.delivery_claim (target, scope, idempotency, id, identity_id, run_id,
+                                                         created_at, variables_hash, project, expires_at)
+       VALUES ('https/deliver', $1, 'dies', 'somebody else''s', 'i', 'r', '2026-09-11T09:44:20Z', '', $2,
+               clock_timestamp() + interval '2.75 s')`,
+      [id, project.scope],
+    );
+    expect((await deliver(id, "dies")).body).toMatchObject({
+      outcome: "held",
+      delivery: { status: "unconfirmed" },
+    });
   });
 
   it("sends while others wait, who then learn that it was sent", async () => {
