@@ -8,6 +8,7 @@ import { LEDGER_STATUSES, LedgerError, type LedgerRow } from "../ledger/ledger.t
 import { type LedgerRows, noSuchDelivery, parseLedgerCursor } from "../ledger/rows.ts";
 import { ApiError, notificationsUnavailable } from "./errors.ts";
 import { type Answer, type Route, route } from "./route.ts";
+import { ledgerRowAnswer } from "./schemas.ts";
 
 /** Bytes of a key, or of whatever else the caller names: what an index takes, with room to spare. */
 const MAX_TEXT_BYTES = 500;
@@ -36,22 +37,6 @@ const variablesSchema = z
     }
   })
   .meta({ override: { type: "object" } });
-
-/** Stored as text, and answered as it is stored. */
-const timeText = z.string().meta({ override: { type: "string", format: "date-time" } });
-
-const rowAnswer = z.object({
-  id: z.string(),
-  identity_id: z.string(),
-  target: z.string(),
-  scope: z.string(),
-  idempotency: z.string(),
-  run_id: z.string(),
-  created_at: timeText,
-  status: z.enum(LEDGER_STATUSES),
-  sent_at: timeText.optional(),
-  variables_hash: z.string(),
-});
 
 const idBody = z.strictObject({ id: z.string() });
 const attestBody = z.strictObject({
@@ -94,7 +79,7 @@ export function deliveryRoutes({ deliver, claims, rows, attestations }: Delivery
       }),
       answer: z.object({
         outcome: z.enum(["accepted", "already_delivered", "held", "failed"]),
-        delivery: rowAnswer.nullable(),
+        delivery: ledgerRowAnswer.nullable(),
         category: z.string().optional(),
       }),
       handle: ({ principal, body }) =>
@@ -128,7 +113,7 @@ export function deliveryRoutes({ deliver, claims, rows, attestations }: Delivery
           )
           .optional(),
       }),
-      answer: z.object({ deliveries: z.array(rowAnswer), next: z.string().optional() }),
+      answer: z.object({ deliveries: z.array(ledgerRowAnswer), next: z.string().optional() }),
       async handle({ principal, body }) {
         const { run_id: runId, identity_id: identityId, limit = 50, ...filter } = body;
         // What died in flight shows as what it is.
@@ -147,7 +132,7 @@ export function deliveryRoutes({ deliver, claims, rows, attestations }: Delivery
       summary: "Says that a delivery was really sent, or was found, or was found missing or different",
       access: "read-write",
       body: attestBody,
-      answer: z.object({ delivery: rowAnswer }),
+      answer: z.object({ delivery: ledgerRowAnswer }),
       handle: ({ principal, body }) =>
         asked(async () => {
           storable(body.id);
@@ -166,7 +151,7 @@ export function deliveryRoutes({ deliver, claims, rows, attestations }: Delivery
       summary: "Ends a hold: the delivery was found at its target",
       access: "read-write",
       body: idBody,
-      answer: z.object({ delivery: rowAnswer }),
+      answer: z.object({ delivery: ledgerRowAnswer }),
       handle: ({ principal, body }) =>
         asked(async () => {
           await claims.recover();
@@ -180,7 +165,7 @@ export function deliveryRoutes({ deliver, claims, rows, attestations }: Delivery
       summary: "Ends a hold: the next delivery under its key is sent",
       access: "read-write",
       body: idBody,
-      answer: z.object({ released: z.literal(true), delivery: rowAnswer }),
+      answer: z.object({ released: z.literal(true), delivery: ledgerRowAnswer }),
       handle: ({ principal, body }) =>
         asked(async () => {
           await claims.recover();

@@ -3,29 +3,15 @@ import { z } from "zod";
 import { GROUP_NAME_PATTERN, type PermittedGroups } from "../ledger/group-name.ts";
 import { type GroupReaders, TooManyWaiting } from "../ledger/group-readers.ts";
 import { parseGroupCursor } from "../ledger/groups.ts";
-import { LEDGER_STATUSES } from "../ledger/ledger.ts";
 import { parseDuration } from "../settings/duration.ts";
 import { ApiError } from "./errors.ts";
 import { type Route, route } from "./route.ts";
+import { ledgerRowAnswer } from "./schemas.ts";
 
 /** Shorter than the time after which load balancers usually cut a silent connection. */
 const LONGEST_WAIT_MS = 60_000;
 
-const dateTime = z.string().meta({ override: { type: "string", format: "date-time" } });
-
-const handoffAnswer = z.object({
-  id: z.string(),
-  identity_id: z.string(),
-  target: z.string(),
-  scope: z.string(),
-  idempotency: z.string(),
-  run_id: z.string(),
-  created_at: dateTime,
-  status: z.enum(LEDGER_STATUSES),
-  sent_at: dateTime.optional(),
-  variables_hash: z.string(),
-  variables: z.unknown().optional(),
-});
+const handoffAnswer = ledgerRowAnswer.extend({ variables: z.unknown().optional() });
 
 /** Whole seconds, or a duration as in the settings; in milliseconds. */
 const waitSchema = z.union([z.int().min(0).max(60), z.string()]).transform((wait, context) => {

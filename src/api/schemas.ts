@@ -1,6 +1,7 @@
 // The kinds of value that bodies and answers are made of. `override` is how one is described in OpenAPI,
 // where zod's own description would not be what a client needs.
 import { z } from "zod";
+import { LEDGER_STATUSES } from "../ledger/ledger.ts";
 
 const MAX_INT4 = 2_147_483_647;
 const MAX_INT8 = 9_223_372_036_854_775_807n;
@@ -19,5 +20,22 @@ export const countSchema = z.int().min(0).max(MAX_INT4);
 export const offsetAnswer = z.bigint().meta({ override: int64 });
 
 export const timeAnswer = z.date().meta({ override: { type: "string", format: "date-time" } });
+
+/** Stored as text, and answered as it is stored. */
+const timeText = z.string().meta({ override: { type: "string", format: "date-time" } });
+
+/** A row of the ledger in an answer. */
+export const ledgerRowAnswer = z.object({
+  id: z.string(),
+  identity_id: z.string(),
+  target: z.string(),
+  scope: z.string(),
+  idempotency: z.string(),
+  run_id: z.string(),
+  created_at: timeText,
+  status: z.enum(LEDGER_STATUSES),
+  sent_at: timeText.optional(),
+  variables_hash: z.string(),
+});
 
 export const idAnswer = z.uuid().meta({ override: { type: "string", format: "uuid" } });

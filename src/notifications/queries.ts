@@ -70,7 +70,7 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
    * uses notification_delivery_endpoint_id_formed_through_key. One row comes back in any case, for
    * `considered`; where its delivery_id is null, all was owed before.
    *
-   * Its commit does not wait for the disk, which is half of its time: the watermark it follows from is on disk, and
+   * Its commit does not wait for the disk: the watermark it follows from is on disk, and
    * what a crash of the server takes with it is owed anew from there. Outcomes do wait, and with them what
    * was owed before.
    */
