@@ -45,6 +45,14 @@ export function familyMicros(pid: number): number {
   return processorMicros(pid) + ended + children;
 }
 
+/** Processor time that all cores were not idle, since the machine started; it may have been anyone. */
+export function busyMicros(): number {
+  const fields =
+    readFileSync("/proc/stat", "utf8").split("\n")[0]?.trim().split(/\s+/).slice(1, 9).map(Number) ?? [];
+  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, steal = 0] = fields;
+  return (user + nice + system + irq + softirq + steal) * 10_000;
+}
+
 /** What /proc says of it from its third field on: those after its name, which may hold anything, in brackets. */
 function statOf(pid: number): string[] | undefined {
   try {

@@ -10,6 +10,7 @@ import { micros } from "./clock.ts";
 import type { Receipts, ReceiverRequest } from "./receiver.ts";
 
 export interface Receiver {
+  pid: number;
   origin: string;
   count(): Promise<number>;
   /** What arrived since the last time. */
@@ -71,6 +72,7 @@ async function startReceiver(cert: string, key: string): Promise<Receiver> {
   };
   const port = await ask<number>({ kind: "start", cert, key });
   return {
+    pid: child.pid ?? 0,
     origin: `https://localhost:${port}`,
     count: () => ask({ kind: "count" }),
     take: () => ask({ kind: "take" }),

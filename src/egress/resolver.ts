@@ -37,6 +37,11 @@ export interface Resolver {
 }
 
 const MAX_ANSWER_LIFETIME_MS = 1_000;
+/**
+ * An answer used after this part of its time has the name asked about again meanwhile: of sends that follow each other
+ * closely, none waits for a look-up then, where one a second did.
+ */
+const ASK_AGAIN_AFTER = 0.5;
 /** Names remembered at once; the oldest goes first. */
 const MAX_NAMES = 1_000;
 /** Addresses of one answer that are looked at; a name with more is nobody's receiver. */
@@ -64,16 +69,17 @@ export function createResolver(options: ResolverOptions = {}): Resolver {
   const questions = new Map<string, Question>();
   const queue = new LookupQueue();
 
-  function join(hostname: string, asker: Asker): Question {
+  /** The question about this name, asked now unless it is under way. */
+  function questionOf(hostname: string, ...askers: Asker[]): Question {
     const shared = questions.get(hostname);
     if (shared !== undefined) {
-      shared.askers.add(asker);
+      for (const asker of askers) shared.askers.add(asker);
       return shared;
     }
     const question: Question = {
       hostname,
       group: groupOf(hostname),
-      askers: new Set([asker]),
+      askers: new Set(askers),
       run: () => answer(question),
     };
     questions.set(hostname, question);
@@ -102,7 +108,9 @@ export function createResolver(options: ResolverOptions = {}): Resolver {
     cached(hostname) {
       const answer = answers.get(hostname);
       if (answer === undefined) return undefined;
-      if (performance.now() - answer.arrivedAt < lifetime) return answer.addresses;
+      const age = performance.now() - answer.arrivedAt;
+      if (age >= lifetime * ASK_AGAIN_AFTER && age < lifetime) questionOf(hostname);
+      if (age < lifetime) return answer.addresses;
       answers.delete(hostname);
       return undefined;
     },
@@ -111,7 +119,7 @@ export function createResolver(options: ResolverOptions = {}): Resolver {
       if (answer !== undefined) return Promise.resolve(answer);
       if (signal?.aborted) return Promise.reject(unresolved("nobody waits for the name any more"));
       const asker: Asker = Promise.withResolvers();
-      const question = join(hostname, asker);
+      const question = questionOf(hostname, asker);
       signal?.addEventListener("abort", () => giveUp(question, asker), { once: true });
       return asker.promise;
     },

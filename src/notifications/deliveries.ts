@@ -67,6 +67,8 @@ export interface Owed {
   left: number;
   /** Rows written in all; 0 where everything was owed before. */
   written: number;
+  /** Endpoints that want the latest and got something newer: see `overtake`. */
+  latest: string[];
   /** Whether there is more to owe than one statement takes. */
   more: boolean;
 }
@@ -97,11 +99,13 @@ interface ClaimRow {
 }
 
 // Both answers have one row at least; where nothing was written or due, its delivery columns are null.
-type OwedRow = ClaimRow & { claimed: boolean; considered: number };
+type OwedRow = ClaimRow & { claimed: boolean; latest: boolean; considered: number };
 type DueRow = ClaimRow & { verdict: "claimed" | "parked" | "superseded"; looked_at: string };
 
 /** Endpoints that one reconciling statement owes at most. */
 const RECONCILE_BATCH = 1_000;
+/** Endpoints without room that are looked for one by one: more, and a hash table pays. */
+const FEW_FULL = 32;
 /** Sorts before every id. */
 const BEFORE_ALL = "00000000-0000-0000-0000-000000000000";
 
@@ -129,16 +133,26 @@ export class Deliveries {
 
   /** Owes advances to every live endpoint of their projects, and claims what there is room for. */
   async owe(advances: Advance[], room: Room): Promise<Owed> {
-    const rows = await this.#db.query<OwedRow>(this.#sql.owe, [
-      ...this.#roomValues(room),
-      advances.map(({ scope }) => scope),
+    const scopes = advances.map(({ scope }) => scope);
+    const signals = [
+      scopes,
       advances.map(({ formedThrough }) => formedThrough),
       advances.map(({ storedThrough }) => storedThrough),
       advances.map(({ formedTurns }) => formedTurns),
       advances.map(({ parkedTurns }) => parkedTurns),
-      full(room),
-    ]);
+    ];
+    const without = full(room);
+    const oneEach =
+      room.perEndpoint > 0 && without.length <= FEW_FULL && new Set(scopes).size === scopes.length;
+    const rows = oneEach
+      ? await this.#db.query<OwedRow>(this.#sql.oweEach, [room.total, this.#leaseMs, ...signals, without])
+      : await this.#db.query<OwedRow>(this.#sql.owe, [...this.#roomValues(room), ...signals, without]);
     return owedFrom(rows);
+  }
+
+  /** Supersedes what waits at endpoints that want the latest, where newer news is owed; how many. */
+  async overtake(endpointIds: string[]): Promise<number> {
+    return (await this.#db.query(this.#sql.overtake, [endpointIds])).length;
   }
 
   /** Owes what no signal brought: watermarks past what their endpoints were told. Call again while there is `more`. */
@@ -226,7 +240,8 @@ function full({ busy }: Room): string[] {
 function owedFrom(answer: OwedRow[]): Owed {
   const rows = answer.filter(({ delivery_id }) => delivery_id !== null);
   const claims = rows.filter(({ claimed }) => claimed).map(claimFrom);
-  return { claims, left: rows.length - claims.length, written: rows.length, more: false };
+  const latest = [...new Set(rows.filter((row) => row.latest).map((row) => row.endpoint_id))];
+  return { claims, left: rows.length - claims.length, written: rows.length, latest, more: false };
 }
 
 /** Signing keys by their secrets, the last ones used: making one anew for each claim is 2 % of a drain. */

@@ -72,7 +72,7 @@ export class DeliveryList {
               d.formed_through, d.stored_through, d.formed_turns, d.parked_turns,
               CASE WHEN d.delivered_at IS NOT NULL THEN 'delivered' WHEN d.parked_at IS NOT NULL THEN 'parked'
                    WHEN d.superseded_at IS NOT NULL THEN 'superseded' ELSE 'pending' END AS state,
-              d.attempts, CASE WHEN ${PENDING} THEN d.next_attempt_at END AS next_attempt_at,
+              d.attempts, CASE WHEN ${PENDING} THEN GREATEST(d.next_attempt_at, d.lease_until) END AS next_attempt_at,
               d.delivered_at, d.parked_at, d.last_status, d.last_error, d.created_at,
               (extract(epoch FROM d.created_at) * 1000000)::bigint AS micros
        FROM ${this.#schema}.notification_delivery d

@@ -163,7 +163,7 @@ export class Endpoints {
     // registered anew since the last batch, and what is owed to it then must stay.
     const rows = await db.query(
       `UPDATE ${this.#schema}.notification_delivery d
-       SET superseded_at = now(), next_attempt_at = 'infinity', claimed_at = NULL
+       SET superseded_at = now(), next_attempt_at = 'infinity', lease_until = NULL
        WHERE d.delivery_id IN (
          SELECT p.delivery_id FROM ${this.#schema}.notification_delivery p
          WHERE p.endpoint_id = $1 AND num_nonnulls(p.delivered_at, p.parked_at, p.superseded_at) = 0

@@ -4,13 +4,15 @@
 import type { Claim, Room } from "./deliveries.ts";
 
 /**
- * Claims held beyond the attempts under way, as a multiple of those, so that no attempt waits for a claiming
- * statement: 4 and 8 drained no faster than 2. They are held only while attempts are quick.
+ * Claims held beyond the attempts under way, as a multiple of those, so that no attempt waits for a claiming statement
+ * and each of those takes many: with 2 a drain stood still for a fifth of its time, and 8 is 1.2 times as fast.
  */
-const AHEAD = 2;
+const MOST_AHEAD = 8;
+/** No more are held than are sent within this time: a process that dies leaves them to their lease. */
+const AHEAD_MS = 100;
 /** An endpoint whose last attempt took no longer has claims waiting for it. */
 const QUICK_MS = 250;
-/** The average attempt, for claims to be held ahead at all: they are all sent within some 100 ms then. */
+/** The average attempt, for claims to be held ahead at all. */
 const QUICK_PACE_MS = 50;
 /**
  * Attempts at once to an endpoint that has not answered yet, as far as is remembered, or keeps failing: with four, a
@@ -111,7 +113,7 @@ export class Lanes {
 
   /** Whether a claiming statement is worth its price: what waits has gone down by half. */
   get hungry(): boolean {
-    return this.#free > 0 && this.#waiting * 2 <= this.#ahead;
+    return this.#free > 0 && this.#waiting * 2 <= this.#ahead * this.#concurrency;
   }
 
   /** The same for endpoints that have not answered yet. */
@@ -230,19 +232,23 @@ export class Lanes {
   /** Claims, sent or waiting. */
   #holds(lane: Lane): number {
     const quick = !lane.failing && lane.lastMs !== undefined && lane.lastMs <= QUICK_MS;
-    return this.#limitOf(lane) * (quick && this.#ahead > 0 ? 1 + AHEAD : 1);
+    return this.#limitOf(lane) * (quick ? 1 + this.#ahead : 1);
   }
 
   #leftOf(share: Share): number {
     return Math.max(0, Math.max(1, Math.floor(this.#concurrency / SHARE)) - this.#sharing[share]);
   }
 
+  /** Claims ahead for each attempt. */
   get #ahead(): number {
-    return this.#paceMs <= QUICK_PACE_MS ? AHEAD * this.#concurrency : 0;
+    return this.#paceMs > QUICK_PACE_MS ? 0 : Math.min(MOST_AHEAD, Math.floor(AHEAD_MS / this.#paceMs));
   }
 
   get #free(): number {
-    return Math.max(0, this.#concurrency + this.#ahead - this.#inFlight - this.#waiting - this.#reserved);
+    return Math.max(
+      0,
+      this.#concurrency * (1 + this.#ahead) - this.#inFlight - this.#waiting - this.#reserved,
+    );
   }
 }
 

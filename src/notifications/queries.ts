@@ -6,6 +6,8 @@ import { ledgerTime, NOTIFICATION_TARGET } from "../ledger/ledger.ts";
 
 export interface DeliveryStatements {
   owe: Statement;
+  oweEach: Statement;
+  overtake: Statement;
   reconcile: Statement;
   claim: Statement;
   record: Statement;
@@ -59,23 +61,14 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
     to_char(d.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS occurred_at,
     (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS database_ms`;
 
+  /** Whether newer news is owed already to an endpoint that wants the latest, by `o` of owed. */
+  const outdated = `o.deliver = 'latest' AND o.formed_through < ${newest("o.endpoint_id")}`;
+
   /**
-   * Writes the deliveries of `owed`(endpoint_id, deliver, scope, formed_through, stored_through,
-   * formed_turns, parked_turns, advanced_at) and claims, in the same statement, as many as this process
-   * has room for: $1 in all, $2 an endpoint, room $4 for the endpoints $3, none for the endpoints `full`;
-   * lease $5 ms.
-   *
-   * Rows go in by endpoint and offset: every replica hears every signal and inserts the same rows, and
-   * with one order the loser of each waits for the winner instead of both for each other. ON CONFLICT
-   * uses notification_delivery_endpoint_id_formed_through_key. One row comes back in any case, for
-   * `considered`; where its delivery_id is null, all was owed before.
-   *
-   * Its commit does not wait for the disk: the watermark it follows from is on disk, and
-   * what a crash of the server takes with it is owed anew from there. Outcomes do wait, and with them what
-   * was owed before.
+   * `owed` with what is `outdated` and what is `mine` to claim: $1 in all, $2 an endpoint, room $4 for the
+   * endpoints $3, none for the endpoints `full`. The newest of each endpoint first.
    */
-  const place = (full: string, owed: string) => `
-    WITH owed AS (${owed}), placed AS (
+  const rankedFromMany = (full: string) => `placed AS (
       SELECT o.*,
              o.deliver = 'latest'
                AND (o.formed_through < max(o.formed_through) OVER (PARTITION BY o.endpoint_id)
@@ -90,54 +83,87 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
                AND count(*) FILTER (WHERE p.has_room AND NOT p.outdated)
                      OVER (ORDER BY p.endpoint_id, p.formed_through) <= $1 AS mine
       FROM placed p
-    ), inserted AS (
+    )`;
+
+  /** The same where each endpoint has one: $1 in all, none for the endpoints `full`. */
+  const rankedFromOneEach = (full: string) => `ranked AS (
+      SELECT p.*, p.has_room AND count(*) FILTER (WHERE p.has_room) OVER (ORDER BY p.endpoint_id) <= $1 AS mine
+      FROM (SELECT o.*, ${outdated} AS outdated, NOT (o.endpoint_id = ANY (${full}) OR ${outdated}) AS has_room
+            FROM owed o) p
+    )`;
+
+  /**
+   * Writes the deliveries of `owed`(endpoint_id, deliver, scope, formed_through, stored_through,
+   * formed_turns, parked_turns, advanced_at) and claims, in the same statement, as many as this process
+   * has room for; lease of `lease` ms.
+   *
+   * Rows go in by endpoint and offset: every replica hears every signal and inserts the same rows, and
+   * with one order the loser of each waits for the winner instead of both for each other. ON CONFLICT
+   * uses notification_delivery_endpoint_id_formed_through_key. One row comes back in any case, for
+   * `considered`; where its delivery_id is null, all was owed before.
+   *
+   * Its commit does not wait for the disk: the watermark it follows from is on disk, and
+   * what a crash of the server takes with it is owed anew from there. Outcomes do wait, and with them what
+   * was owed before.
+   */
+  const place = (owed: string, ranked: string, lease: string) => `
+    WITH owed AS (${owed}), ${ranked}, inserted AS (
       INSERT INTO ${delivery} (delivery_id, scope, endpoint_id, formed_through, stored_through, formed_turns,
-                               parked_turns, occurred_at, superseded_at, attempts, lease, claimed_at,
+                               parked_turns, occurred_at, superseded_at, attempts, lease, lease_until,
                                next_attempt_at)
       SELECT ${namespace.sql}.new_delivery_id(), r.scope, r.endpoint_id, r.formed_through, r.stored_through,
              r.formed_turns, r.parked_turns, COALESCE(r.advanced_at, now()),
              CASE WHEN r.outdated THEN now() END,
-             r.mine::integer, r.mine::integer, CASE WHEN r.mine THEN now() END,
-             CASE WHEN r.outdated THEN 'infinity' WHEN r.mine THEN now() + $5 * interval '1 ms' ELSE now() END
+             r.mine::integer, r.mine::integer, CASE WHEN r.mine THEN now() + ${lease} * interval '1 ms' END,
+             CASE WHEN r.outdated THEN 'infinity' ELSE now() END
       FROM ranked r
       ORDER BY r.endpoint_id, r.formed_through
       ON CONFLICT (endpoint_id, formed_through) DO NOTHING
       RETURNING *
-    ), superseded AS (
-      -- For 'latest' only: what waited for its turn is overtaken. Endpoint by endpoint (OFFSET 0 keeps
-      -- it so) along notification_delivery_endpoint_due_idx, and not at all where nobody wants it.
-      UPDATE ${delivery} d SET superseded_at = now(), next_attempt_at = 'infinity'
-      FROM (SELECT i.endpoint_id, max(i.formed_through) AS newest
-            FROM inserted i JOIN ${endpoint} e USING (endpoint_id)
-            WHERE e.deliver = 'latest' GROUP BY i.endpoint_id) fresh
-      CROSS JOIN LATERAL (
-        SELECT x.delivery_id FROM ${delivery} x
-        WHERE x.endpoint_id = fresh.endpoint_id AND x.formed_through < fresh.newest
-          AND x.claimed_at IS NULL AND ${pending("x")}
-        OFFSET 0
-      ) old
-      WHERE d.delivery_id = old.delivery_id AND d.claimed_at IS NULL AND ${pending("d")}
     )
-    SELECT ${claimed}, d.claimed_at IS NOT NULL AS claimed, total.considered
+    SELECT ${claimed}, d.lease_until IS NOT NULL AS claimed, e.deliver = 'latest' AS latest, total.considered
     FROM (SELECT count(*)::integer AS considered, set_config('synchronous_commit', 'off', true) FROM owed) total
     LEFT JOIN (inserted d JOIN ${endpoint} e USING (endpoint_id)) ON d.superseded_at IS NULL`;
 
+  /**
+   * Signals as arrays from `first` on. Indexes notification_endpoint_scope_idx and watermark_pkey. Anyone in the
+   * database may NOTIFY: a signal of more than the watermark says is not believed.
+   */
+  const signalled = (first: number) => `
+    SELECT e.endpoint_id, e.deliver, n.scope, n.formed_through, n.stored_through, n.formed_turns,
+           n.parked_turns, w.advanced_at
+    FROM unnest($${first}::text[], $${first + 1}::bigint[], $${first + 2}::bigint[], $${first + 3}::integer[],
+                $${first + 4}::integer[])
+           AS n(scope, formed_through, stored_through, formed_turns, parked_turns)
+    JOIN ${endpoint} e ON e.scope = n.scope AND e.disabled_at IS NULL AND e.group_target IS NULL
+    JOIN ${watermark} w ON w.scope = n.scope
+    WHERE n.formed_through > COALESCE(e.registered_from, -1) AND n.formed_through <= w.formed_through`;
+
   return {
-    // Signals as arrays $6…$10; $11 the endpoints without room. Indexes notification_endpoint_scope_idx and
-    // watermark_pkey. Anyone in the database may NOTIFY: a signal of more than the watermark says is not believed.
-    owe: statement(
-      "owe",
-      place(
-        "$11",
-        `
-        SELECT e.endpoint_id, e.deliver, n.scope, n.formed_through, n.stored_through, n.formed_turns,
-               n.parked_turns, w.advanced_at
-        FROM unnest($6::text[], $7::bigint[], $8::bigint[], $9::integer[], $10::integer[])
-               AS n(scope, formed_through, stored_through, formed_turns, parked_turns)
-        JOIN ${endpoint} e ON e.scope = n.scope AND e.disabled_at IS NULL AND e.group_target IS NULL
-        JOIN ${watermark} w ON w.scope = n.scope
-        WHERE n.formed_through > COALESCE(e.registered_from, -1) AND n.formed_through <= w.formed_through`,
-      ),
+    // Lease $5 ms, signals $6…$10, $11 the endpoints without room.
+    owe: statement("owe", place(signalled(6), rankedFromMany("$11"), "$5")),
+
+    // The same where no two signals are of one project and every endpoint that is not in $8 has room: what nearly every
+    // advance meets, and a quarter of a millisecond less at a server that is not busy. Lease $2 ms, signals $3…$7.
+    oweEach: statement("owe_each", place(signalled(3), rankedFromOneEach("$8::uuid[]"), "$2")),
+
+    // Ends what waits for its turn where the endpoints $1, which want the latest, are owed newer news. A claim would find
+    // out as well; until then a backlog would grow. Index notification_delivery_endpoint_due_idx, endpoint by
+    // endpoint (OFFSET 0 keeps it so). SKIP LOCKED: what is being claimed is judged there.
+    overtake: statement(
+      "overtake",
+      `UPDATE ${delivery} d SET superseded_at = now(), next_attempt_at = 'infinity'
+       FROM unnest($1::uuid[]) AS fresh(endpoint_id)
+       CROSS JOIN LATERAL (SELECT ${newest("fresh.endpoint_id")} AS formed_through OFFSET 0) newest
+       CROSS JOIN LATERAL (
+         SELECT x.delivery_id FROM ${delivery} x
+         WHERE x.endpoint_id = fresh.endpoint_id AND x.formed_through < newest.formed_through
+           AND x.lease_until IS NULL AND ${pending("x")}
+         OFFSET 0
+         FOR UPDATE SKIP LOCKED
+       ) old
+       WHERE d.delivery_id = old.delivery_id
+       RETURNING d.delivery_id`,
     ),
 
     // At most $6 endpoints whose project has formed past what they were owed; one index probe each. $7 the
@@ -145,7 +171,6 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
     reconcile: statement(
       "reconcile",
       place(
-        "$7",
         `
         SELECT b.endpoint_id, b.deliver, b.scope, b.formed_through, b.stored_through,
                LEAST(b.formed_through::numeric - b.told_through, 2147483647)::integer AS formed_turns,
@@ -159,6 +184,8 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
         WHERE b.formed_through > b.told_through
         ORDER BY b.endpoint_id
         LIMIT $6`,
+        rankedFromMany("$7"),
+        "$5",
       ),
     ),
 
@@ -185,9 +212,10 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
          FROM waiting w
          LEFT JOIN unnest($3::uuid[], $4::integer[]) AS busy(endpoint_id, room) USING (endpoint_id)
          CROSS JOIN LATERAL (
-           SELECT d.delivery_id, d.endpoint_id, d.formed_through, d.attempts, d.claimed_at
+           SELECT d.delivery_id, d.endpoint_id, d.formed_through, d.attempts, d.lease_until
            FROM ${delivery} d
            WHERE d.endpoint_id = w.endpoint_id AND ${pending("d")} AND d.next_attempt_at <= now()
+             AND (d.lease_until IS NULL OR d.lease_until <= now())
            ORDER BY d.next_attempt_at
            LIMIT COALESCE(busy.room, $2)
            FOR UPDATE SKIP LOCKED
@@ -206,14 +234,12 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
          UPDATE ${delivery} d
          SET attempts = d.attempts + (e.verdict = 'claimed')::integer,
              lease = d.lease + 1,
-             claimed_at = CASE e.verdict WHEN 'claimed' THEN now() END,
+             lease_until = CASE e.verdict WHEN 'claimed' THEN now() + $5 * interval '1 ms' END,
              superseded_at = CASE e.verdict WHEN 'superseded' THEN now() END,
              parked_at = CASE e.verdict WHEN 'parked' THEN now() END,
-             next_attempt_at = CASE e.verdict WHEN 'claimed' THEN now() + $5 * interval '1 ms'
-                                              WHEN 'superseded' THEN 'infinity'
-                                              ELSE d.next_attempt_at END,
+             next_attempt_at = CASE e.verdict WHEN 'superseded' THEN 'infinity' ELSE d.next_attempt_at END,
              last_error = CASE WHEN e.verdict <> 'parked' THEN d.last_error
-                               WHEN e.claimed_at IS NULL THEN COALESCE(d.last_error, 'unrecorded')
+                               WHEN e.lease_until IS NULL THEN COALESCE(d.last_error, 'unrecorded')
                                ELSE 'unrecorded' END
          FROM judged e
          WHERE d.delivery_id = e.delivery_id
@@ -240,7 +266,7 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
          SELECT o.* FROM outcome o
          CROSS JOIN LATERAL (
            SELECT FROM ${delivery} d
-           WHERE d.delivery_id = o.delivery_id AND d.lease = o.lease AND d.claimed_at IS NOT NULL
+           WHERE d.delivery_id = o.delivery_id AND d.lease = o.lease AND d.lease_until IS NOT NULL
            FOR UPDATE SKIP LOCKED
          ) mine
        ), recorded AS (
@@ -250,12 +276,11 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
              superseded_at = CASE WHEN ${overtaken} THEN now() END,
              next_attempt_at = CASE WHEN ${overtaken} THEN 'infinity'
                                     WHEN o.verdict = 'retry' THEN now() + o.wait_ms * interval '1 ms'
-                                    WHEN o.verdict = 'released' THEN now()
                                     ELSE d.next_attempt_at END,
              attempts = d.attempts - (o.verdict = 'released')::integer,
              last_status = CASE o.verdict WHEN 'released' THEN d.last_status ELSE o.status END,
              last_error = CASE o.verdict WHEN 'released' THEN d.last_error ELSE o.error END,
-             claimed_at = NULL
+             lease_until = NULL
          FROM held o
          WHERE d.delivery_id = o.delivery_id
          RETURNING d.delivery_id${ledger ? ", o.verdict, o.variables_hash, d.scope, d.endpoint_id, d.formed_through" : ""}
@@ -264,7 +289,7 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
               CASE WHEN o.delivery_id IN (SELECT r.delivery_id FROM recorded r) THEN 'recorded'
                    WHEN EXISTS (SELECT FROM ${delivery} d
                                 WHERE d.delivery_id = o.delivery_id AND d.lease = o.lease
-                                  AND d.claimed_at IS NOT NULL) THEN 'locked'
+                                  AND d.lease_until IS NOT NULL) THEN 'locked'
                    ELSE 'stale' END AS fate
        FROM outcome o`,
     ),

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Database } from "../database/database.ts";
 import type { Namespace } from "../database/namespace.ts";
 import type { Sender } from "../egress/index.ts";
-import { type Claim, Deliveries, type Room } from "../notifications/deliveries.ts";
+import { type Claim, Deliveries, type Owed, type Room } from "../notifications/deliveries.ts";
 import { Dispatcher } from "../notifications/dispatcher.ts";
 import { Recorder } from "../notifications/recorder.ts";
 import { Retention } from "../notifications/retention.ts";
@@ -90,9 +90,20 @@ export class Engine {
     // Room set aside for a statement that then used little of it is news to a sweeper that found none.
     const fill = <Result extends { claims: Claim[] }>(claim: (room: Room) => Promise<Result>) =>
       dispatcher.fill(claim).finally(() => this.#sweeper.onRoom());
+    const owing = async (owe: (room: Room) => Promise<Owed>) => {
+      const owed = await fill(owe);
+      // What is claimed is on its way by now. A claim finds out the same, so that this may fail.
+      if (owed.latest.length > 0) {
+        await deliveries.overtake(owed.latest).then(
+          (superseded) => metrics.ended.inc({ state: "superseded" }, superseded),
+          (error) => log.warn({ err: error }, "what newer news has overtaken waits for its next claim"),
+        );
+      }
+      return owed;
+    };
     const hearing = () => this.#listener?.up === true;
     this.#reconciler = new Reconciler({
-      reconcile: () => fill((room) => deliveries.reconcile(room)),
+      reconcile: () => owing((room) => deliveries.reconcile(room)),
       onLeft,
       hearing,
       intervalMs: settings.reconcileMs,
@@ -100,7 +111,7 @@ export class Engine {
       log,
     });
     this.#intake = new Intake({
-      owe: (signals) => fill((room) => deliveries.owe(signals, room)),
+      owe: (signals) => owing((room) => deliveries.owe(signals, room)),
       onLeft,
       reconcile: () => this.#reconciler.ask(),
       coalesceMs: settings.coalesceMs,

@@ -10,7 +10,7 @@ import { reconnectDelay } from "./backoff.ts";
 const DEAF_INTERVAL_MS = 1_000;
 
 export interface ReconcilerOptions {
-  reconcile: () => Promise<Omit<Owed, "claims">>;
+  reconcile: () => Promise<Pick<Owed, "written" | "left" | "more">>;
   /** Told when rows were written that this process had no room to claim. */
   onLeft: () => void;
   hearing: () => boolean;

@@ -64,7 +64,7 @@ export class History {
         INSERT INTO ${this.#own}.change (who, op, delivery_id, endpoint_id, formed_through, lease, attempts,
                                          claimed, ended, last_error, was_ended)
         VALUES (nullif(current_setting('${WHO}', true), ''), TG_OP, NEW.delivery_id, NEW.endpoint_id,
-                NEW.formed_through, NEW.lease, NEW.attempts, NEW.claimed_at IS NOT NULL, ${ended("NEW")},
+                NEW.formed_through, NEW.lease, NEW.attempts, NEW.lease_until IS NOT NULL, ${ended("NEW")},
                 NEW.last_error, was_ended);
         RETURN NULL;
       END $$;

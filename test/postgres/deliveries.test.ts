@@ -164,10 +164,13 @@ describe("claiming", () => {
   });
 
   it("says how long until something is due", async () => {
-    const bench = await engineBench({ leaseMs: 60_000 });
+    const bench = await engineBench();
     expect(await bench.deliveries.nextDueMs("-infinity")).toBeUndefined();
     await bench.endpoint("/a");
-    await bench.owe([signal(1n)], room());
+    const [claim] = (await bench.owe([signal(1n)], room())).claims;
+    if (claim === undefined) throw new Error("nothing was claimed");
+    const { deliveryId, lease } = claim;
+    await bench.record([{ deliveryId, lease, verdict: "retry", error: "timeout", waitMs: 60_000 }]);
     const wait = (await bench.deliveries.nextDueMs("-infinity")) ?? 0;
     expect(wait).toBeGreaterThan(50_000);
     expect(wait).toBeLessThanOrEqual(60_000);

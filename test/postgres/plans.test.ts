@@ -34,6 +34,8 @@ describe("with plans from before there was anything, and statistics from before 
     };
     await touched("claim", `${room}, ${first}, 6, '{}'`);
     await touched("owe", `${room}, '{p1}', '{0}', '{0}', '{1}', '{0}', '{}'`);
+    await touched("oweEach", "64, 15000, '{p1}', '{0}', '{0}', '{1}', '{0}', '{}'");
+    await touched("overtake", "'{}'");
     await touched("record", `'{}', '{}', '{}', '{}', '{}', '{}', 'r', '{}'`);
     await touched("nextDue", "now()");
 
@@ -61,7 +63,7 @@ describe("with plans from before there was anything, and statistics from before 
       8_000,
     );
     const claimed = await db.query<{ id: string; lease: number }>(
-      `SELECT delivery_id AS id, lease FROM ${table} WHERE claimed_at IS NOT NULL LIMIT 64`,
+      `SELECT delivery_id AS id, lease FROM ${table} WHERE lease_until IS NOT NULL LIMIT 64`,
     );
     const list = (values: (string | number)[]) => `'{${values.join(",")}}'`;
     const same = (value: string | number) => list(claimed.map(() => value));
@@ -81,5 +83,26 @@ describe("with plans from before there was anything, and statistics from before 
       ),
     ).toBeLessThan(4_000);
     expect(await touched("nextDue", "now()")).toBeLessThan(200);
+
+    // One endpoint among thousands of others': reading all of those would be more than a thousand blocks.
+    await db.query(`INSERT INTO ${namespace.sql}.project (scope) VALUES ('p2'), ('p3')`);
+    const [lone] = await db.query<{ endpoint_id: string }>(
+      `INSERT INTO ${namespace.sql}.notification_endpoint (endpoint_id, scope, url, secret, deliver)
+       SELECT gen_random_uuid(), CASE n WHEN 0 THEN 'p2' ELSE 'p3' END, 'https://localhost/of/' || n,
+              decode(repeat('00', 32), 'hex'), CASE n WHEN 0 THEN 'latest' ELSE 'every' END
+       FROM generate_series(0, 5000) n RETURNING endpoint_id`,
+    );
+    for (const formedThrough of [1n, 2n]) await bench.formation.advance("p2", { formedThrough });
+    const owed = (offset: number) => `'{p2}', '{${offset}}', '{${offset}}', '{1}', '{0}', '{}'`;
+    expect(await touched("oweEach", `0, 15000, ${owed(1)}`)).toBeLessThan(200);
+    expect(await touched("owe", `${room}, ${owed(2)}`)).toBeLessThan(200);
+    expect(await touched("overtake", `'{${lone?.endpoint_id}}'`)).toBeLessThan(200);
+    const ends = await db.query(
+      `SELECT formed_through, superseded_at IS NOT NULL AS superseded FROM ${table} WHERE scope = 'p2' ORDER BY 1`,
+    );
+    expect(ends).toEqual([
+      { formed_through: 1n, superseded: true },
+      { formed_through: 2n, superseded: false },
+    ]);
   });
 });

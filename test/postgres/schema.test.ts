@@ -147,6 +147,21 @@ describe("last_error", () => {
 });
 
 describe("a delivery", () => {
+  it("has no index of what a claim changes, so that claims are made in place", async () => {
+    const { db, schema } = await oneDelivery();
+    const { hot, updated } = await db.transaction(async (transaction) => {
+      await transaction.query(
+        `UPDATE ${schema}.notification_delivery SET attempts = 1, lease = 1, lease_until = now()`,
+      );
+      const [counts] = await transaction.query<{ hot: bigint; updated: bigint }>(
+        `SELECT n_tup_hot_upd AS hot, n_tup_upd AS updated FROM pg_stat_xact_user_tables
+         WHERE relid = '${schema}.notification_delivery'::regclass`,
+      );
+      return counts ?? { hot: 0n, updated: 0n };
+    });
+    expect({ hot, updated }).toEqual({ hot: 1n, updated: 1n });
+  });
+
   it("has at most one end", async () => {
     const { db, schema } = await oneDelivery();
     const ends = ["delivered_at", "parked_at", "superseded_at"];

@@ -52,7 +52,9 @@ export async function engineBench(
     formation,
     async owe(signals, free) {
       for (const { formedThrough } of signals) await formation.advance("p1", { formedThrough });
-      return deliveries.owe(signals, free);
+      const owed = await deliveries.owe(signals, free);
+      if (owed.latest.length > 0) await deliveries.overtake(owed.latest);
+      return owed;
     },
     record: async (outcomes) => (await deliveries.record(outcomes)).recorded.size,
     async endpoint(path, deliver = "every") {
@@ -66,7 +68,7 @@ export async function engineBench(
       db.query<StateRow & Record<string, unknown>>(
         `SELECT formed_through, attempts, last_error, last_status,
                 CASE WHEN delivered_at IS NOT NULL THEN 'delivered' WHEN parked_at IS NOT NULL THEN 'parked'
-                     WHEN superseded_at IS NOT NULL THEN 'superseded' WHEN claimed_at IS NOT NULL THEN 'claimed'
+                     WHEN superseded_at IS NOT NULL THEN 'superseded' WHEN lease_until IS NOT NULL THEN 'claimed'
                      ELSE 'pending' END AS state
          FROM ${namespace.sql}.notification_delivery ORDER BY endpoint_id, formed_through`,
       ),

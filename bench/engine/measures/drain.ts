@@ -1,9 +1,11 @@
 // The rate at which owed deliveries are sent, when all of them lie there before the worker starts: to one
 // endpoint, and to a hundred. From the first request's arrival to the last one's, without the start-up.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { compare, everyOffset, problems } from "../check.ts";
 import { micros } from "../clock.ts";
 import type { Peer, Setup } from "../peers/peer.ts";
-import { processorMicros } from "../process-watch.ts";
+import { busyMicros, familyMicros, processorMicros } from "../process-watch.ts";
 import { arrived } from "../receivers.ts";
 import { type Context, endpointsAt, type Measure, onFreshDatabase, type Sample } from "./measure.ts";
 
@@ -13,7 +15,10 @@ export const drain: Measure = {
   columns: [
     { figure: "perSecond", title: "deliveries/s", digits: 0, better: "more" },
     { figure: "wholeSeconds", title: "s with start-up", digits: 2 },
-    { figure: "workerMicros", title: "worker CPU µs each", digits: 0, better: "less" },
+    { figure: "workerMicros", title: "CPU µs each: worker", digits: 0, better: "less" },
+    { figure: "databaseMicros", title: "PostgreSQL", digits: 0, better: "less" },
+    { figure: "receiverMicros", title: "receiver", digits: 0 },
+    { figure: "busyCores", title: "cores busy", digits: 2 },
     { figure: "claimsEach", title: "claims each", digits: 2 },
   ],
   async *run(context) {
@@ -42,14 +47,25 @@ export async function drainOnce(
     await before?.(setup);
     await peer.owe(setup, each);
     await databases.admin("CHECKPOINT");
+    const postmaster = await postmasterOf(setup);
     const startedAt = micros();
     const worker = await peer.start(setup);
-    const processor = processorMicros(worker.pid);
     const total = each * count;
+    // From here on the start-up is not in it.
+    await arrived(receivers.main, 1);
+    const used = () => ({
+      workerMicros: processorMicros(worker.pid),
+      databaseMicros: familyMicros(postmaster),
+      receiverMicros: processorMicros(receivers.main.pid),
+    });
+    const usedBefore = used();
+    const [busyBefore, busyFrom] = [busyMicros(), micros()];
     await arrived(receivers.main, total);
+    const busyCores = (busyMicros() - busyBefore) / (micros() - busyFrom);
     // What would be sent twice is sent within moments.
     await new Promise((resolve) => setTimeout(resolve, 300));
-    const workerMicros = (processorMicros(worker.pid) - processor) / total;
+    const after = used();
+    const eachOf = (figure: keyof typeof after) => (after[figure] - usedBefore[figure]) / total;
     await worker.stop();
     const receipts = await receivers.main.take();
     const claimsEach = await peer.claimsEach?.(setup);
@@ -67,7 +83,10 @@ export async function drainOnce(
       figures: {
         perSecond: ((receipts.times.length - 1) * 1e6) / (last - first),
         wholeSeconds: (last - startedAt) / 1e6,
-        workerMicros,
+        workerMicros: eachOf("workerMicros"),
+        databaseMicros: eachOf("databaseMicros"),
+        receiverMicros: eachOf("receiverMicros"),
+        busyCores,
         mostConnections: receipts.mostOpen,
         ...(claimsEach === undefined ? {} : { claimsEach }),
       },
@@ -75,4 +94,14 @@ export async function drainOnce(
       problems: peer.name === "undici" ? [] : problems(verdict),
     };
   });
+}
+
+/** The server's first process, where it runs on this machine. */
+async function postmasterOf({ database: { client } }: Setup): Promise<number> {
+  const { rows } = await client.query("SHOW data_directory");
+  try {
+    return Number(readFileSync(join(rows[0].data_directory, "postmaster.pid"), "utf8").split("\n")[0]);
+  } catch {
+    return Number.NaN;
+  }
 }

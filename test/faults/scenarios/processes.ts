@@ -41,7 +41,7 @@ async function held({ world }: Stage, who: string, times: "held" | "taken over")
     `SELECT d.delivery_id FROM ${world.namespace.sql}.notification_delivery d
      CROSS JOIN LATERAL (SELECT c.who, c.lease FROM "${world.namespace.name}_faults".change c
                          WHERE c.delivery_id = d.delivery_id AND c.claimed ORDER BY c.seq DESC LIMIT 2) last
-     WHERE d.claimed_at IS NOT NULL AND last.who = $1
+     WHERE d.lease_until IS NOT NULL AND last.who = $1
        AND ${times === "held" ? "last.lease = d.lease" : "last.lease < d.lease"}`,
     [who],
   );

@@ -22,6 +22,9 @@ function counted(answer: SystemLookup = async () => ONE): { lookup: SystemLookup
   };
 }
 
+/** What is under way has had its turn. */
+const settled = () => new Promise(setImmediate);
+
 describe("the resolver", () => {
   it("asks once for all who ask at once, and once a name", async () => {
     const { lookup, asked } = counted();
@@ -31,19 +34,40 @@ describe("the resolver", () => {
     expect(answers).toEqual(Array(5).fill(ONE));
   });
 
-  it("uses an answer for a second and no longer", async () => {
+  it("uses an answer for a second and no longer, whatever becomes of the question asked meanwhile", async () => {
     vi.useFakeTimers({ toFake: ["performance"] });
-    const { lookup, asked } = counted();
+    let answers = 0;
+    const { lookup, asked } = counted(async () => {
+      if (++answers > 1) throw new Error("no such name any more");
+      return ONE;
+    });
     const resolver = createResolver({ lookup });
     await resolver.resolve("a");
     vi.advanceTimersByTime(999);
     expect(resolver.cached("a")).toEqual(ONE);
-    await resolver.resolve("a");
-    expect(asked).toHaveLength(1);
+    await settled();
+    expect(asked).toHaveLength(2);
     vi.advanceTimersByTime(1);
     expect(resolver.cached("a")).toBeUndefined();
+    await expect(resolver.resolve("a")).rejects.toMatchObject({ code: "EGRESS_UNRESOLVED" });
+    expect(asked).toHaveLength(3);
+  });
+
+  it("asks again, once, while a name in use is answered still, so that nobody waits", async () => {
+    vi.useFakeTimers({ toFake: ["performance"] });
+    const { lookup, asked } = counted();
+    const resolver = createResolver({ lookup });
     await resolver.resolve("a");
-    expect(asked).toHaveLength(2);
+    vi.advanceTimersByTime(499);
+    expect(resolver.cached("a")).toEqual(ONE);
+    expect(asked).toHaveLength(1);
+    for (let halfSeconds = 0; halfSeconds < 10; halfSeconds++) {
+      vi.advanceTimersByTime(500);
+      expect(resolver.cached("a")).toEqual(ONE);
+      expect(resolver.cached("a")).toEqual(ONE);
+      await settled();
+    }
+    expect(asked).toHaveLength(11);
   });
 
   it("counts an answer's age from its arrival, and cannot be told to keep it longer", async () => {

@@ -71,7 +71,7 @@ describe("attempts", () => {
     for (let n = 0; n < 3; n++) lanes.ended("a", "failed", 2);
     expect(roomOf("a")).toBe(1);
     attempt("a", "accepted", 90);
-    expect(roomOf("a")).toBe(12);
+    expect(roomOf("a")).toBe(36);
   });
 
   it("are one to an endpoint that has not answered yet, and a quarter of all for those together", () => {
@@ -129,21 +129,29 @@ describe("claims ahead of their turn", () => {
     const { lanes, attempt, warm, roomOf } = eight();
     expect(lanes.room().total).toBe(8);
     warm("a");
-    expect(lanes.room().total).toBe(24);
-    expect(roomOf("a")).toBe(12);
+    expect(lanes.room().total).toBe(72);
+    expect(roomOf("a")).toBe(36);
     for (let n = 0; n < 3; n++) attempt("b", "failed", 5_000);
     expect(lanes.room().total).toBe(8);
     expect(roomOf("a")).toBe(4);
+  });
+
+  it("are no more than are sent within a tenth of a second", () => {
+    const { lanes, attempt, warm, roomOf } = eight();
+    warm("a");
+    for (let n = 0; n < 200; n++) attempt("a", "accepted", 30);
+    expect(lanes.room().total).toBe(8 * 4);
+    expect(roomOf("a")).toBe(4 * 4);
   });
 
   it("are asked for again when half of them are left", () => {
     const { lanes, add, send, warm } = eight();
     warm("a");
     expect(lanes.isHungry("a")).toBe(true);
-    add("a", 12);
+    add("a", 36);
     send();
     expect(lanes.isHungry("a")).toBe(false);
-    for (let n = 0; n < 4; n++) {
+    for (let n = 0; n < 16; n++) {
       lanes.ended("a", "accepted", 2);
       send();
     }
