@@ -253,7 +253,8 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
     // Writes the outcomes $1…$6, each only where the claim it belongs to still holds the row: after a
     // lease ran out, or the endpoint was disabled, it changes nothing. A retry that newer news has
     // overtaken is superseded instead. Index notification_delivery_pkey, row by row. SKIP LOCKED: a row
-    // that somebody holds must not keep the others waiting; it comes back as `locked`.
+    // that somebody holds must not keep the others waiting; it comes back as `locked`. What an earlier statement
+    // recorded, whose answer a broken connection swallowed, comes back as `recorded` again.
     // With the ledger, what was delivered is entered there as well, by run $7 and with the hashes $8, under the
     // delivery's own id, which its receiver knows. Index deliveries_target_scope_idempotency_key.
     record: statement(
@@ -290,6 +291,11 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
                    WHEN EXISTS (SELECT FROM ${delivery} d
                                 WHERE d.delivery_id = o.delivery_id AND d.lease = o.lease
                                   AND d.lease_until IS NOT NULL) THEN 'locked'
+                   WHEN EXISTS (SELECT FROM ${delivery} d
+                                WHERE d.delivery_id = o.delivery_id AND d.lease = o.lease
+                                  AND CASE o.verdict WHEN 'delivered' THEN d.delivered_at IS NOT NULL
+                                                     WHEN 'parked' THEN d.parked_at IS NOT NULL
+                                                     ELSE ${pending("d")} END) THEN 'recorded'
                    ELSE 'stale' END AS fate
        FROM outcome o`,
     ),
