@@ -104,8 +104,6 @@ type DueRow = ClaimRow & { verdict: "claimed" | "parked" | "superseded"; looked_
 
 /** Endpoints that one reconciling statement owes at most. */
 const RECONCILE_BATCH = 1_000;
-/** Endpoints without room that are looked for one by one: more, and a hash table pays. */
-const FEW_FULL = 32;
 /** Sorts before every id. */
 const BEFORE_ALL = "00000000-0000-0000-0000-000000000000";
 
@@ -141,12 +139,11 @@ export class Deliveries {
       advances.map(({ formedTurns }) => formedTurns),
       advances.map(({ parkedTurns }) => parkedTurns),
     ];
-    const without = full(room);
-    const oneEach =
-      room.perEndpoint > 0 && without.length <= FEW_FULL && new Set(scopes).size === scopes.length;
-    const rows = oneEach
-      ? await this.#db.query<OwedRow>(this.#sql.oweEach, [room.total, this.#leaseMs, ...signals, without])
-      : await this.#db.query<OwedRow>(this.#sql.owe, [...this.#roomValues(room), ...signals, without]);
+    const oneEach = new Set(scopes).size === scopes.length;
+    const rows = await this.#db.query<OwedRow>(oneEach ? this.#sql.oweEach : this.#sql.owe, [
+      ...this.#roomValues(room),
+      ...signals,
+    ]);
     return owedFrom(rows);
   }
 
@@ -160,7 +157,6 @@ export class Deliveries {
     const rows = await this.#db.query<OwedRow>(this.#sql.reconcile, [
       ...this.#roomValues(room),
       RECONCILE_BATCH,
-      full(room),
     ]);
     return { ...owedFrom(rows), more: (rows[0]?.considered ?? 0) >= RECONCILE_BATCH };
   }
@@ -172,7 +168,6 @@ export class Deliveries {
       ...this.#roomValues(room),
       start,
       this.#maxAttempts,
-      full(room),
     ]);
     const rows = answer.filter(({ delivery_id }) => delivery_id !== null);
     const reachedEnd = rows.length < room.total;
@@ -217,24 +212,13 @@ export class Deliveries {
   }
 
   #roomValues({ total, perEndpoint, busy }: Room): unknown[] {
-    const some = busy.filter(({ room }) => room > 0);
-    return [
-      total,
-      perEndpoint,
-      some.map(({ endpointId }) => endpointId),
-      some.map(({ room }) => room),
-      this.#leaseMs,
-    ];
+    const rooms = Object.fromEntries(busy.map(({ endpointId, room }) => [endpointId, room]));
+    return [total, perEndpoint, JSON.stringify(rooms), this.#leaseMs];
   }
 }
 
 function hashOf({ news }: Outcome): string {
   return news === undefined ? "" : variablesHash(notificationFields(news));
-}
-
-/** The endpoints for which there is no room at all; often many more than those with some. */
-function full({ busy }: Room): string[] {
-  return busy.filter(({ room }) => room === 0).map(({ endpointId }) => endpointId);
 }
 
 function owedFrom(answer: OwedRow[]): Owed {

@@ -74,18 +74,32 @@ describe("attempts", () => {
     expect(roomOf("a")).toBe(36);
   });
 
-  it("are one to an endpoint that has not answered yet, and a quarter of all for those together", () => {
+  it("are one to an endpoint that has not answered yet, and three quarters of all for those together", () => {
     const { lanes, add, send, roomOf } = eight();
     expect(lanes.room().perEndpoint).toBe(1);
-    expect([add("a", 2), add("b", 2), add("c", 2)]).toEqual([1, 1, 1]);
-    expect(send()).toEqual(["a", "b"]);
+    const eightOfThem = [..."abcdefgh"];
+    expect(eightOfThem.map((endpointId) => add(endpointId, 2))).toEqual(Array(8).fill(1));
+    expect(send()).toEqual([..."abcdef"]);
     expect(lanes.takesUnproven).toBe(false);
     expect(lanes.room().perEndpoint).toBe(0);
     lanes.ended("a", "accepted", 90);
-    expect(send()).toEqual(["c"]);
+    expect(send()).toEqual(["g"]);
     expect(roomOf("a")).toBe(4);
+    add("a", 4);
+    // To the one that has answered the rest is open.
+    expect(send()).toEqual(["a", "a"]);
     lanes.ended("b", "failed", 5_000);
+    expect(send()).toEqual(["h"]);
+    lanes.ended("c", "accepted", 90);
     expect(lanes.takesUnproven).toBe(true);
+  });
+
+  it("are no more than that for those and the ones that lag behind together", () => {
+    const { add, send, attempt, roomOf } = eight();
+    for (const endpointId of ["x", "y"]) attempt(endpointId, "failed", 5_000);
+    for (const endpointId of "abcde") add(endpointId, 1);
+    expect(send()).toEqual([..."abcde"]);
+    expect(["x", "y"].map(roomOf)).toEqual([1, 0]);
   });
 
   it("are a quarter of all for those that lag behind, who take turns", () => {
