@@ -26,6 +26,10 @@ export interface Claim {
   news: News;
   /** Requests started, this one included. */
   attempts: number;
+  /** Requests that failed for rows this one took the place of. */
+  carried: number;
+  /** Whether its endpoint wants the latest only. */
+  latest: boolean;
   lease: number;
   /** When the claim was made: by the database's clock in ms since 1970, and by performance.now. */
   databaseMs: number;
@@ -37,6 +41,8 @@ export interface Room {
   total: number;
   perEndpoint: number;
   busy: { endpointId: string; room: number }[];
+  /** Whether endpoints that lag behind got none, since others had what they share: it is their turn the next time. */
+  othersLag?: boolean;
 }
 
 /** What became of one claim. */
@@ -52,6 +58,16 @@ export interface Outcome {
   waitMs?: number;
   /** For `delivered`: what was told, which the ledger keeps the hash of. */
   news?: News;
+  /** Where its endpoint wants the latest: what the row that may have taken its place meanwhile has to know. */
+  heir?: Heir | undefined;
+}
+
+/** A row newer than this one, of an endpoint that wants the latest: how often the endpoint failed, and its wait. */
+export interface Heir {
+  endpointId: string;
+  formedThrough: bigint;
+  carried: number;
+  waitMs: number;
 }
 
 /** What PostgreSQL made of outcomes, by delivery. */
@@ -67,8 +83,8 @@ export interface Owed {
   left: number;
   /** Rows written in all; 0 where everything was owed before. */
   written: number;
-  /** Endpoints that want the latest and got something newer: see `overtake`. */
-  latest: string[];
+  /** Rows that this made superseded, of endpoints that want the latest. */
+  superseded: number;
   /** Whether there is more to owe than one statement takes. */
   more: boolean;
 }
@@ -91,7 +107,9 @@ interface ClaimRow {
   stored_through: bigint;
   parked_turns: number;
   attempts: number;
+  carried_attempts: number;
   lease: number;
+  latest: boolean;
   url: string;
   secret: string;
   occurred_at: string;
@@ -99,7 +117,7 @@ interface ClaimRow {
 }
 
 // Both answers have one row at least; where nothing was written or due, its delivery columns are null.
-type OwedRow = ClaimRow & { claimed: boolean; latest: boolean; considered: number };
+type OwedRow = ClaimRow & { claimed: boolean; considered: number; superseded: number };
 type DueRow = ClaimRow & { verdict: "claimed" | "parked" | "superseded"; looked_at: string };
 
 /** Endpoints that one reconciling statement owes at most. */
@@ -113,8 +131,11 @@ export class Deliveries {
   readonly #leaseMs: number;
   readonly #maxAttempts: number;
   readonly #ledgerRun: string | undefined;
-  /** The endpoint the last claim ended at: the next one starts behind it, so that all get their turn. */
-  #cursor = BEFORE_ALL;
+  /**
+   * The endpoint that the last claim ended at, the next one starts behind it, so that all get their turn: of claims
+   * that take from every endpoint, and of those that take from known ones only and so come to an end sooner.
+   */
+  readonly #cursors = { open: BEFORE_ALL, closed: BEFORE_ALL };
 
   /** `ledgerRun`: by which run the ledger knows what is delivered; undefined enters nothing there. */
   constructor(
@@ -147,11 +168,6 @@ export class Deliveries {
     return owedFrom(rows);
   }
 
-  /** Supersedes what waits at endpoints that want the latest, where newer news is owed; how many. */
-  async overtake(endpointIds: string[]): Promise<number> {
-    return (await this.#db.query(this.#sql.overtake, [endpointIds])).length;
-  }
-
   /** Owes what no signal brought: watermarks past what their endpoints were told. Call again while there is `more`. */
   async reconcile(room: Room): Promise<Owed> {
     const rows = await this.#db.query<OwedRow>(this.#sql.reconcile, [
@@ -163,7 +179,8 @@ export class Deliveries {
 
   /** Claims what is due, a little from each endpoint, taking up where the last claim left off. */
   async claim(room: Room): Promise<Due> {
-    const start = this.#cursor;
+    const which = room.perEndpoint > 0 ? "open" : "closed";
+    const start = this.#cursors[which];
     const answer = await this.#db.query<DueRow>(this.#sql.claim, [
       ...this.#roomValues(room),
       start,
@@ -171,7 +188,7 @@ export class Deliveries {
     ]);
     const rows = answer.filter(({ delivery_id }) => delivery_id !== null);
     const reachedEnd = rows.length < room.total;
-    this.#cursor = reachedEnd ? BEFORE_ALL : (rows.at(-1)?.endpoint_id ?? BEFORE_ALL);
+    this.#cursors[which] = reachedEnd ? BEFORE_ALL : (rows.at(-1)?.endpoint_id ?? BEFORE_ALL);
     return {
       claims: rows.filter(({ verdict }) => verdict === "claimed").map(claimFrom),
       parked: rows.filter(({ verdict }) => verdict === "parked").length,
@@ -200,6 +217,16 @@ export class Deliveries {
     return { recorded: withFate("recorded"), locked: withFate("locked") };
   }
 
+  /** Tells the rows that took the place of what was recorded. */
+  async passOn(heirs: Heir[]): Promise<void> {
+    await this.#db.query(this.#sql.passOn, [
+      heirs.map(({ endpointId }) => endpointId),
+      heirs.map(({ formedThrough }) => formedThrough),
+      heirs.map(({ carried }) => carried),
+      heirs.map(({ waitMs }) => waitMs),
+    ]);
+  }
+
   /** Milliseconds until what was not due at `lookedAt` becomes due; undefined where nothing is waiting. */
   async nextDueMs(lookedAt: string): Promise<number | undefined> {
     const [row] = await this.#db.query<{ wait_ms: number | null }>(this.#sql.nextDue, [lookedAt]);
@@ -224,8 +251,8 @@ function hashOf({ news }: Outcome): string {
 function owedFrom(answer: OwedRow[]): Owed {
   const rows = answer.filter(({ delivery_id }) => delivery_id !== null);
   const claims = rows.filter(({ claimed }) => claimed).map(claimFrom);
-  const latest = [...new Set(rows.filter((row) => row.latest).map((row) => row.endpoint_id))];
-  return { claims, left: rows.length - claims.length, written: rows.length, latest, more: false };
+  const superseded = answer[0]?.superseded ?? 0;
+  return { claims, left: rows.length - claims.length, written: rows.length, superseded, more: false };
 }
 
 /** Signing keys by their secrets, the last ones used: making one anew for each claim is 2 % of a drain. */
@@ -249,6 +276,8 @@ function claimFrom(row: ClaimRow): Claim {
     url: row.url,
     key: keyOf(row.secret),
     attempts: row.attempts,
+    carried: row.carried_attempts,
+    latest: row.latest,
     lease: row.lease,
     databaseMs: row.database_ms,
     claimedAt: performance.now(),

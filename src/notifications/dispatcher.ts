@@ -3,7 +3,7 @@ import type { Sender, Outcome as SendOutcome } from "../egress/index.ts";
 import { sign } from "../signing/index.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import type { Claim, Outcome, Room } from "./deliveries.ts";
+import type { Claim, Heir, Outcome, Room } from "./deliveries.ts";
 import { Lanes } from "./lanes.ts";
 import { notificationBody } from "./payload.ts";
 import type { Recorder } from "./recorder.ts";
@@ -145,17 +145,22 @@ export class Dispatcher {
 
   /** Contract section 9. */
   #judge(claim: Claim, result: SendOutcome): Outcome {
-    const { deliveryId, lease, attempts, news } = claim;
+    const { deliveryId, lease, news } = claim;
+    const attempts = claim.attempts + claim.carried;
+    // A row that takes this one's place waits with it only where this one had failed before.
+    const anew = attempts > 1 ? heirOf(claim, 0, 0) : undefined;
     if (result.kind === "accepted") {
-      return { deliveryId, lease, verdict: "delivered", status: result.status, news };
+      return { deliveryId, lease, verdict: "delivered", status: result.status, news, heir: anew };
     }
     if (result.kind === "aborted") return { deliveryId, lease, verdict: "released" };
     const failed = { deliveryId, lease, status: result.status, error: result.category };
-    if (!result.retryable || attempts >= this.#options.maxAttempts) return { ...failed, verdict: "parked" };
-    return {
-      ...failed,
-      verdict: "retry",
-      waitMs: retryWait(attempts, this.#options.backoffMs, result.retryAfterMs),
-    };
+    if (!result.retryable || attempts >= this.#options.maxAttempts)
+      return { ...failed, verdict: "parked", heir: anew };
+    const waitMs = retryWait(attempts, this.#options.backoffMs, result.retryAfterMs);
+    return { ...failed, verdict: "retry", waitMs, heir: heirOf(claim, attempts, waitMs) };
   }
+}
+
+function heirOf({ latest, endpointId, news }: Claim, carried: number, waitMs: number): Heir | undefined {
+  return latest ? { endpointId, formedThrough: news.formedThrough, carried, waitMs } : undefined;
 }

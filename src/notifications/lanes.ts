@@ -32,9 +32,11 @@ const LAGGING_SHARE = 1 / 4;
 const UNSURE_SHARE = 3 / 4;
 /** How long it is remembered that an endpoint lags behind: a forgotten one costs its usual few attempts. */
 const MEMORY_MS = 600_000;
-/** How long it is remembered that an endpoint answered well, of this many endpoints: it may have several at once. */
-const IDLE_MS = 1_000;
-const MAX_IDLE = 256;
+/** How long it is remembered that an endpoint answered well, of this many endpoints. */
+const KNOWN_MS = 60_000;
+const MAX_IDLE = 1_000;
+/** One that has had nothing for longer rests: it gets one attempt until that has ended, as if it were new. */
+const REST_MS = 1_000;
 /** Attempts that the average goes back over, and what it begins with: a few have to be quick first. */
 const PACE_OVER = 32;
 const FIRST_PACE_MS = 100;
@@ -51,6 +53,10 @@ interface Lane {
   readonly waiting: Claim[];
   /** Whether its last attempts failed in a way that is retried. */
   failing: boolean;
+  /** Whether it rested until what is under way began. */
+  rested: boolean;
+  /** Whether it wants the latest only: what waited for it here could not be overtaken any more. */
+  latest: boolean;
   /** How long its last attempt took, and when it ended (performance.now); undefined before the first one ended. */
   lastMs: number | undefined;
   endedAt: number;
@@ -70,6 +76,8 @@ export class Lanes {
   readonly #ready = new Set<Lane>();
   #inFlight = 0;
   #waiting = 0;
+  /** Those of them to endpoints that have not answered yet. */
+  #waitingUnproven = 0;
   #reserved = 0;
   readonly #sharing: Shares = { lagging: 0, unproven: 0 };
   #paceMs = FIRST_PACE_MS;
@@ -96,31 +104,48 @@ export class Lanes {
     const busy: Room["busy"] = [];
     const holds = new Map<string, number>();
     const now = performance.now();
+    const perEndpoint = this.takesUnproven ? UNPROVEN : 0;
     let share = this.#leftOf("lagging");
+    let othersLag = false;
+    const served: Lane[] = [];
     for (const lane of this.#lanes.values()) {
-      if (isIdle(lane) && lane.endedAt < now - (lags(lane) ? MEMORY_MS : IDLE_MS)) {
+      if (isIdle(lane) && lane.endedAt < now - (lags(lane) ? MEMORY_MS : KNOWN_MS)) {
         this.#lanes.delete(lane.endpointId);
+        continue;
+      }
+      if (rests(lane, now)) {
+        // Where endpoints not known have as much, it need not be said.
+        if (perEndpoint !== UNPROVEN) busy.push({ endpointId: lane.endpointId, room: UNPROVEN });
         continue;
       }
       let room = Math.max(0, this.#holds(lane) - lane.inFlight - lane.waiting.length);
       if (lags(lane)) {
+        if (room > share) othersLag = true;
         room = Math.min(room, share);
         share -= room;
+        if (room > 0) served.push(lane);
       }
       busy.push({ endpointId: lane.endpointId, room });
       holds.set(lane.endpointId, this.#holds(lane));
     }
-    return { total: this.#free, perEndpoint: this.#leftOf("unproven") > 0 ? UNPROVEN : 0, busy, holds };
+    // Whether or not they have anything due: others that have would otherwise never get a share.
+    for (const lane of served) this.#moveLast(lane);
+    return { total: this.#free, perEndpoint, busy, holds, othersLag };
+  }
+
+  #moveLast(lane: Lane): void {
+    this.#lanes.delete(lane.endpointId);
+    this.#lanes.set(lane.endpointId, lane);
   }
 
   /** Whether a claiming statement is worth its price: what waits has gone down by half. */
   get hungry(): boolean {
-    return this.#free > 0 && this.#waiting * 2 <= this.#ahead * this.#concurrency;
+    return this.#free > 0 && (this.#waiting - this.#blocked) * 2 <= this.#ahead * this.#concurrency;
   }
 
-  /** The same for endpoints that have not answered yet. */
+  /** Whether endpoints that have not answered yet may have more claims than wait for them already. */
   get takesUnproven(): boolean {
-    return this.#leftOf("unproven") > 0;
+    return this.#leftOf("unproven") > this.#waitingUnproven;
   }
 
   /** The same for one endpoint. */
@@ -137,8 +162,10 @@ export class Lanes {
     const lane = this.#laneOf(claim.endpointId);
     const held = lane.inFlight + lane.waiting.length;
     if (held >= (lane.failing ? 1 : (room.holds.get(claim.endpointId) ?? UNPROVEN))) return false;
+    if (held === 0) lane.rested = rests(lane, performance.now());
+    lane.latest = claim.latest;
     lane.waiting.push(claim);
-    this.#waiting++;
+    this.#countWaiting(lane, 1);
     if (lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
     return true;
   }
@@ -156,7 +183,7 @@ export class Lanes {
       this.#ready.delete(lane);
       const claim = lane.waiting.shift();
       if (claim === undefined) continue;
-      this.#waiting--;
+      this.#countWaiting(lane, -1);
       if (isStale) {
         stale.push(claim);
         if (lane.waiting.length > 0) this.#ready.add(lane);
@@ -185,14 +212,13 @@ export class Lanes {
       this.#sharing[share]--;
       break;
     }
+    lane.rested = false;
+    if (isUnproven(lane)) this.#waitingUnproven -= lane.waiting.length;
     lane.lastMs = ms;
     lane.endedAt = performance.now();
     this.#paceMs += (ms - this.#paceMs) / PACE_OVER;
     if (how !== "other") lane.failing = how === "failed";
-    if (lags(lane)) {
-      this.#lanes.delete(endpointId);
-      this.#lanes.set(endpointId, lane);
-    }
+    if (lags(lane)) this.#moveLast(lane);
     const back = lane.failing ? this.takeWaiting(endpointId) : [];
     if (lane.waiting.length > 0 && lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
     if (isIdle(lane) && !lags(lane) && this.#lanes.size > MAX_IDLE) this.#lanes.delete(endpointId);
@@ -205,7 +231,7 @@ export class Lanes {
     const lane = this.#lanes.get(endpointId);
     if (lane === undefined) return [];
     this.#ready.delete(lane);
-    this.#waiting -= lane.waiting.length;
+    this.#countWaiting(lane, -lane.waiting.length);
     return lane.waiting.splice(0);
   }
 
@@ -218,6 +244,8 @@ export class Lanes {
         sharing: { lagging: 0, unproven: 0 },
         waiting: [],
         failing: false,
+        rested: false,
+        latest: false,
         lastMs: undefined,
         endedAt: 0,
       };
@@ -228,13 +256,13 @@ export class Lanes {
 
   /** Attempts at once. */
   #limitOf(lane: Lane): number {
-    return lane.failing || isUnproven(lane) ? UNPROVEN : this.#perEndpoint;
+    return lane.failing || lane.rested || isUnproven(lane) ? UNPROVEN : this.#perEndpoint;
   }
 
   /** Claims, sent or waiting. */
   #holds(lane: Lane): number {
     const quick = !lane.failing && lane.lastMs !== undefined && lane.lastMs <= QUICK_MS;
-    return this.#limitOf(lane) * (quick ? 1 + this.#ahead : 1);
+    return this.#limitOf(lane) * (quick && !lane.latest ? 1 + this.#ahead : 1);
   }
 
   #leftOf(share: Share): number {
@@ -255,16 +283,29 @@ export class Lanes {
     return this.#paceMs > QUICK_PACE_MS ? 0 : Math.min(MOST_AHEAD, Math.floor(AHEAD_MS / this.#paceMs));
   }
 
+  #countWaiting(lane: Lane, change: number): void {
+    this.#waiting += change;
+    if (isUnproven(lane)) this.#waitingUnproven += change;
+  }
+
+  /** Claims that wait for a share, and take nothing from endpoints known to answer. */
+  get #blocked(): number {
+    return Math.max(0, this.#waitingUnproven - this.#leftOf("unproven"));
+  }
+
   get #free(): number {
-    return Math.max(
-      0,
-      this.#concurrency * (1 + this.#ahead) - this.#inFlight - this.#waiting - this.#reserved,
-    );
+    const taken = this.#inFlight + this.#waiting - this.#blocked + this.#reserved;
+    return Math.max(0, this.#concurrency * (1 + this.#ahead) - taken);
   }
 }
 
 function isIdle({ inFlight, waiting }: Lane): boolean {
   return inFlight === 0 && waiting.length === 0;
+}
+
+/** Known to answer well, with nothing to do for a while. */
+function rests(lane: Lane, now: number): boolean {
+  return isIdle(lane) && !isUnproven(lane) && !lags(lane) && lane.endedAt < now - REST_MS;
 }
 
 function shareOf(lane: Lane): Share | undefined {

@@ -13,7 +13,7 @@ const MOST_AT_ONCE = 256;
 const TRY_AGAIN_MS = 250;
 
 export interface RecorderOptions {
-  deliveries: Pick<Deliveries, "record">;
+  deliveries: Pick<Deliveries, "record" | "passOn">;
   /** Told how soon the next retry of a batch just written is due. */
   onRetry: (waitMs: number) => void;
   metrics: Metrics;
@@ -94,7 +94,9 @@ export class Recorder {
       const { recorded, locked } = await deliveries.record(batch);
       const stale = batch.length - recorded.size - locked.size;
       if (stale > 0) log.warn({ stale }, "outcomes came after their claim had ended and were dropped");
-      this.#account(batch.filter(({ deliveryId }) => recorded.has(deliveryId)));
+      const written = batch.filter(({ deliveryId }) => recorded.has(deliveryId));
+      await this.#passOn(written);
+      this.#account(written);
       return batch.filter(({ deliveryId }) => locked.has(deliveryId));
     } catch (error) {
       if (!refusesValues(error)) throw error;
@@ -107,10 +109,24 @@ export class Recorder {
     }
   }
 
+  /** Where this fails, a row that waits for what it follows does so until that one's lease would have ended. */
+  async #passOn(recorded: Outcome[]): Promise<void> {
+    const heirs = recorded.flatMap(({ heir }) => heir ?? []);
+    if (heirs.length === 0) return;
+    const { deliveries, log } = this.#options;
+    await deliveries.passOn(heirs).catch((error) => {
+      log.warn(
+        { err: error, deliveries: heirs.length },
+        "newer deliveries were not told what came of earlier ones",
+      );
+    });
+  }
+
   #account(recorded: Outcome[]): void {
     let soonest = Number.POSITIVE_INFINITY;
     let delivered = 0;
-    for (const { deliveryId, verdict, waitMs, error } of recorded) {
+    for (const { deliveryId, verdict, waitMs, error, heir } of recorded) {
+      soonest = Math.min(soonest, heir?.waitMs ?? soonest);
       if (verdict === "delivered") delivered++;
       else if (verdict === "parked") {
         this.#options.metrics.ended.inc({ state: "parked" });

@@ -11,6 +11,8 @@ const LONGEST_SLEEP_MS = 5_000;
 /** A row due at this instant by the database's clock may be a moment away still. */
 const SHORTEST_SLEEP_MS = 5;
 const AFTER_ERROR_MS = 1_000;
+/** Where more endpoints lag behind than may be tried at once, the next ones are looked at after this time. */
+const LAGGING_TURN_MS = 250;
 /** Sweeps that follow each other more closely share one answer to when the next delivery is due. */
 const ASK_EVERY_MS = 100;
 
@@ -40,6 +42,8 @@ export class Sweeper {
   #saturated = new Set<string>();
   /** No room was left for endpoints that have not answered yet. */
   #closed = false;
+  /** Endpoints that lag behind were left out of the last claim, for others'. */
+  #othersLag = false;
   /** Room that matters came free since the last claim began. */
   #freed = false;
   /** When to wake (performance.now): the earliest time known at which rows become due. */
@@ -153,6 +157,7 @@ export class Sweeper {
       const due = await dispatcher.fill((room) => {
         this.#saturated = saturated(room, []);
         this.#closed = room.perEndpoint === 0;
+        this.#othersLag = room.othersLag === true;
         return deliveries.claim(room).then((claimed) => {
           for (const endpointId of saturated(room, claimed.claims)) this.#saturated.add(endpointId);
           return claimed;
@@ -164,11 +169,12 @@ export class Sweeper {
       lookedAt = due.lookedAt;
       if (!due.more && !this.#freed) break;
     }
-    if (!ask) return started + LONGEST_SLEEP_MS;
+    const longest = this.#othersLag ? LAGGING_TURN_MS : LONGEST_SLEEP_MS;
+    if (!ask) return started + longest;
     // From the instant of the last look on, so that what fell due since is not slept past.
     this.#askedAt = performance.now();
-    const next = (await deliveries.nextDueMs(lookedAt)) ?? LONGEST_SLEEP_MS;
-    const until = this.#askedAt + Math.min(LONGEST_SLEEP_MS, Math.max(SHORTEST_SLEEP_MS, next));
+    const next = (await deliveries.nextDueMs(lookedAt)) ?? longest;
+    const until = this.#askedAt + Math.min(longest, Math.max(SHORTEST_SLEEP_MS, next));
     // Kept for the sweeps that follow closely and do not ask.
     this.#dueAt = Math.min(this.#dueAt, until);
     return until;

@@ -92,13 +92,7 @@ export class Engine {
       dispatcher.fill(claim).finally(() => this.#sweeper.onRoom());
     const owing = async (owe: (room: Room) => Promise<Owed>) => {
       const owed = await fill(owe);
-      // What is claimed is on its way by now. A claim finds out the same, so that this may fail.
-      if (owed.latest.length > 0) {
-        await deliveries.overtake(owed.latest).then(
-          (superseded) => metrics.ended.inc({ state: "superseded" }, superseded),
-          (error) => log.warn({ err: error }, "what newer news has overtaken waits for its next claim"),
-        );
-      }
+      if (owed.superseded > 0) metrics.ended.inc({ state: "superseded" }, owed.superseded);
       return owed;
     };
     const hearing = () => this.#listener?.up === true;

@@ -177,6 +177,97 @@ describe("claiming", () => {
   });
 });
 
+describe("an endpoint that wants the latest and fails", () => {
+  const due = (bench: Awaited<ReturnType<typeof engineBench>>) =>
+    bench.db.query<{ offset: bigint; carried: number; wait: number; state: string }>(
+      `SELECT formed_through AS offset, carried_attempts AS carried,
+              round(extract(epoch FROM next_attempt_at - now()))::integer AS wait,
+              CASE WHEN superseded_at IS NOT NULL THEN 'superseded' WHEN lease_until IS NOT NULL THEN 'claimed'
+                   ELSE 'pending' END AS state
+       FROM ${bench.namespace.sql}.notification_delivery WHERE superseded_at IS NULL ORDER BY formed_through`,
+    );
+
+  it("is tried no sooner for an advance, which takes over how often it failed", async () => {
+    const bench = await engineBench({ leaseMs: 60_000 });
+    const endpointId = await bench.endpoint("/a", "latest");
+    const [first] = (await bench.owe([signal(1n)], room())).claims;
+    if (first === undefined) throw new Error("nothing was claimed");
+    const { deliveryId, lease } = first;
+    await bench.record([{ deliveryId, lease, verdict: "retry", error: "timeout", waitMs: 80_000 }]);
+    for (const offset of [2n, 3n]) expect((await bench.owe([signal(offset)], room())).claims).toEqual([]);
+    // Two of one project together go by the other statement.
+    expect((await bench.owe([signal(4n), signal(5n)], room())).claims).toEqual([]);
+    expect(await due(bench)).toEqual([{ offset: 5n, carried: 1, wait: 80, state: "pending" }]);
+    expect(await bench.deliveries.claim(room())).toMatchObject({ claims: [] });
+    await bench.deliveries.passOn([{ endpointId, formedThrough: 4n, carried: 0, waitMs: 0 }]);
+    expect((await bench.deliveries.claim(room())).claims).toMatchObject([{ carried: 0, latest: true }]);
+  });
+
+  it("has an advance wait for the attempt under way, and go by what comes of it", async () => {
+    const bench = await engineBench({ leaseMs: 60_000 });
+    const endpointId = await bench.endpoint("/a", "latest");
+    const [first] = (await bench.owe([signal(1n)], room())).claims;
+    await bench.record([
+      { deliveryId: first?.deliveryId ?? "", lease: 1, verdict: "retry", error: "timeout", waitMs: 0 },
+    ]);
+    const [again] = (await bench.deliveries.claim(room())).claims;
+    if (again === undefined) throw new Error("nothing was claimed");
+    expect((await bench.owe([signal(2n)], room())).claims).toEqual([]);
+    expect(await due(bench)).toMatchObject([
+      { offset: 1n, state: "claimed" },
+      { offset: 2n, carried: 1, wait: 60, state: "pending" },
+    ]);
+    const { deliveryId, lease } = again;
+    await bench.record([{ deliveryId, lease, verdict: "retry", error: "timeout", waitMs: 160_000 }]);
+    await bench.deliveries.passOn([{ endpointId, formedThrough: 1n, carried: 2, waitMs: 160_000 }]);
+    expect(await due(bench)).toEqual([{ offset: 2n, carried: 2, wait: 160, state: "pending" }]);
+  });
+
+  it("has one row waiting also where a retry is recorded while newer news is being owed", async () => {
+    const bench = await engineBench({ leaseMs: 60_000 });
+    const endpointId = await bench.endpoint("/a", "latest");
+    const [first] = (await bench.owe([signal(1n)], room())).claims;
+    await bench.owe([signal(2n)], room(0));
+    // As if the second had come after the look of the statement that recorded the first.
+    await bench.db.query(
+      `UPDATE ${bench.namespace.sql}.notification_delivery SET lease_until = NULL, next_attempt_at = now() + interval '5 s'
+       WHERE delivery_id = '${first?.deliveryId}'`,
+    );
+    await bench.deliveries.passOn([{ endpointId, formedThrough: 1n, carried: 1, waitMs: 5_000 }]);
+    expect(await due(bench)).toEqual([{ offset: 2n, carried: 1, wait: 5, state: "pending" }]);
+  });
+
+  it("is parked after as many requests in all", async () => {
+    const bench = await engineBench({ leaseMs: 1 });
+    await bench.endpoint("/a", "latest");
+    await bench.owe([signal(1n)], room());
+    await bench.db.query(`UPDATE ${bench.namespace.sql}.notification_delivery SET carried_attempts = 2`);
+    // Its process died: by now it has had its three.
+    const parked = await until("the lease to run out", async () => {
+      const claimed = await bench.deliveries.claim(room());
+      return claimed.parked > 0 && claimed;
+    });
+    expect(parked.claims).toEqual([]);
+  });
+});
+
+describe("claims of known endpoints only", () => {
+  it("do not set those of all endpoints back to the start", async () => {
+    const bench = await engineBench({ leaseMs: 60_000 });
+    const ids: string[] = [];
+    for (let n = 0; n < 6; n++) ids.push(await bench.endpoint(`/${n}`));
+    ids.sort();
+    for (let n = 1n; n <= 4n; n++) await bench.owe([signal(n)], room(0));
+    const seen = new Set<string>();
+    for (let n = 0; n < 4; n++) {
+      const { claims } = await bench.deliveries.claim(room(2, 1));
+      for (const { endpointId } of claims) seen.add(endpointId);
+      await bench.deliveries.claim(room(2, 0, [{ endpointId: ids[0] ?? "", room: 1 }]));
+    }
+    expect([...seen].sort()).toEqual(ids);
+  });
+});
+
 describe("recording", () => {
   it("says again that it recorded what it did, where nobody heard it say so", async () => {
     const bench = await engineBench({ leaseMs: 60_000 });

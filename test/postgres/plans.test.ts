@@ -35,7 +35,7 @@ describe("with plans from before there was anything, and statistics from before 
     await touched("claim", `${room}, ${first}, 6`);
     await touched("owe", `${room}, '{p1}', '{0}', '{0}', '{1}', '{0}'`);
     await touched("oweEach", `${room}, '{p1}', '{0}', '{0}', '{1}', '{0}'`);
-    await touched("overtake", "'{}'");
+    await touched("passOn", "'{}', '{}', '{}', '{}'");
     await touched("record", `'{}', '{}', '{}', '{}', '{}', '{}', 'r', '{}'`);
     await touched("nextDue", "now()");
 
@@ -94,7 +94,7 @@ describe("with plans from before there was anything, and statistics from before 
     const owed = (offset: number) => `'{p2}', '{${offset}}', '{${offset}}', '{1}', '{0}'`;
     expect(await touched("oweEach", `0, 0, '{}', 15000, ${owed(1)}`)).toBeLessThan(200);
     expect(await touched("owe", `${room}, ${owed(2)}`)).toBeLessThan(200);
-    expect(await touched("overtake", `'{${lone?.endpoint_id}}'`)).toBeLessThan(200);
+    expect(await touched("passOn", `'{${lone?.endpoint_id}}', '{1}', '{0}', '{0}'`)).toBeLessThan(200);
     const ends = await db.query(
       `SELECT formed_through, superseded_at IS NOT NULL AS superseded FROM ${table} WHERE scope = 'p2' ORDER BY 1`,
     );

@@ -16,12 +16,14 @@ const UNAVAILABLE: SendOutcome = {
 };
 
 let ids = 0;
-const claimOf = (endpointId: string, attempts = 1): Claim => ({
+const claimOf = (endpointId: string, attempts = 1, more: Partial<Claim> = {}): Claim => ({
   deliveryId: `00000000-0000-4000-8000-${String(ids++).padStart(12, "0")}`,
   endpointId,
   url: "https://localhost/",
   key: createSecretKey(Buffer.alloc(32)),
   attempts,
+  carried: 0,
+  latest: false,
   lease: 1,
   databaseMs: 1_789_128_260_000,
   claimedAt: performance.now(),
@@ -32,6 +34,7 @@ const claimOf = (endpointId: string, attempts = 1): Claim => ({
     parkedTurns: 0,
     occurredAt: "2026-09-11T09:44:20Z",
   },
+  ...more,
 });
 
 /** A dispatcher whose attempts end when the test says so. */
@@ -119,6 +122,28 @@ describe("the dispatcher", () => {
       expect(room().busy).toEqual([{ endpointId: "e1", room: 4 }]);
       expect(freed).toEqual(["e1", "e1"]);
     }
+  });
+
+  it("counts what was carried over, and tells who takes a row's place, where the latest is wanted", async () => {
+    const { sends, outcomes, fill } = controlled({ maxAttempts: 4 });
+    const judged = async (claim: Claim, how: SendOutcome) => {
+      await fill(claim);
+      sends.at(-1)?.end(how);
+      await until("the outcome", () => outcomes.length === sends.length);
+      return outcomes.at(-1);
+    };
+    const latest = { latest: true };
+    const heir = { endpointId: "e1", formedThrough: 1n };
+    const second = await judged(claimOf("e1", 1, { ...latest, carried: 1 }), UNAVAILABLE);
+    expect(second).toMatchObject({ verdict: "retry", heir: { ...heir, carried: 2 } });
+    expect(second?.waitMs).toBeGreaterThanOrEqual(10_000);
+    expect(second?.heir?.waitMs).toBe(second?.waitMs);
+    const last = await judged(claimOf("e1", 1, { ...latest, carried: 3 }), UNAVAILABLE);
+    expect(last).toMatchObject({ verdict: "parked", heir: { ...heir, carried: 0, waitMs: 0 } });
+    const landed = await judged(claimOf("e1", 1, { ...latest, carried: 3 }), ACCEPTED);
+    expect(landed).toMatchObject({ verdict: "delivered", heir: { ...heir, carried: 0, waitMs: 0 } });
+    expect((await judged(claimOf("e1", 1, latest), ACCEPTED))?.heir).toBeUndefined();
+    expect((await judged(claimOf("e1", 2), UNAVAILABLE))?.heir).toBeUndefined();
   });
 
   it("while draining gives back what a late statement claims, and what does not end in time", async () => {

@@ -47,7 +47,11 @@ function eight() {
   };
   const roomOf = (endpointId: string) =>
     lanes.room().busy.find((each) => each.endpointId === endpointId)?.room;
-  return { lanes, add, send, attempt, warm, prove, roomOf };
+  const roomsOf = (...endpointIds: string[]) => {
+    const { busy } = lanes.room();
+    return endpointIds.map((id) => busy.find(({ endpointId }) => endpointId === id)?.room);
+  };
+  return { lanes, add, send, attempt, warm, prove, roomOf, roomsOf };
 }
 
 describe("attempts", () => {
@@ -95,45 +99,80 @@ describe("attempts", () => {
   });
 
   it("are no more than that for those and the ones that lag behind together", () => {
-    const { add, send, attempt, roomOf } = eight();
+    const { add, send, attempt, roomsOf } = eight();
     for (const endpointId of ["x", "y"]) attempt(endpointId, "failed", 5_000);
     for (const endpointId of "abcde") add(endpointId, 1);
     expect(send()).toEqual([..."abcde"]);
-    expect(["x", "y"].map(roomOf)).toEqual([1, 0]);
+    expect(roomsOf("x", "y")).toEqual([1, 0]);
   });
 
-  it("are a quarter of all for those that lag behind, who take turns", () => {
-    const { lanes, add, send, attempt, roomOf } = eight();
-    const all = ["a", "b", "c", "d"];
-    for (const endpointId of all) attempt(endpointId, "failed", 5_000);
-    expect(all.map(roomOf)).toEqual([1, 1, 0, 0]);
+  it("are a quarter of all for those that lag behind, who take turns whether or not they have anything due", () => {
+    const { lanes, add, send, attempt, roomsOf } = eight();
+    for (const endpointId of "abcd") attempt(endpointId, "failed", 5_000);
+    const turns = [roomsOf(..."abcd"), roomsOf(..."abcd")];
+    expect(turns.map((rooms) => rooms.filter((room) => room === 1).length)).toEqual([2, 2]);
+    for (const each of [0, 1, 2, 3]) expect(turns.map((rooms) => rooms[each]).sort()).toEqual([0, 1]);
+    expect(lanes.room().othersLag).toBe(true);
     for (const endpointId of ["a", "b"]) add(endpointId, 1);
     expect(send()).toEqual(["a", "b"]);
-    expect(all.map(roomOf)).toEqual([0, 0, 0, 0]);
+    expect(roomsOf(..."abcd")).toEqual([0, 0, 0, 0]);
     lanes.ended("a", "failed", 5_000);
-    expect(all.map(roomOf)).toEqual([0, 0, 1, 0]);
+    expect(roomsOf(..."abcd").filter((room) => room === 1)).toHaveLength(1);
     // Others find the rest free.
     expect(lanes.room().total).toBe(7);
   });
 
   it("to one that is slow but answers are as many as to any, within that quarter", () => {
-    const { attempt, roomOf } = eight();
+    const { attempt, roomsOf } = eight();
     attempt("a", "accepted", 1_500);
     attempt("b", "accepted", 1_500);
-    expect(["a", "b"].map(roomOf)).toEqual([2, 0]);
+    expect(roomsOf("a", "b")).toEqual([2, 0]);
     attempt("a", "accepted", 90);
-    expect(["a", "b"].map(roomOf)).toEqual([4, 2]);
+    expect(roomsOf("a", "b")).toEqual([4, 2]);
   });
 
-  it("are forgotten to have failed after ten minutes, and to have gone well after a second", () => {
-    const { attempt, prove, roomOf } = eight();
+  it("are there for those known to answer, however many claims wait for those not known", () => {
+    const { lanes, add, send, prove } = eight();
+    prove("a");
+    for (const endpointId of "bcdefghijklm") add(endpointId, 1);
+    expect(send()).toEqual([..."bcdefg"]);
+    expect(lanes.takesUnproven).toBe(false);
+    expect(lanes.hungry).toBe(true);
+    expect(lanes.room().total).toBe(2);
+    add("a", 2);
+    expect(send()).toEqual(["a", "a"]);
+    // One of them ends: another of the six that wait goes, and no more are asked for.
+    lanes.ended("b", "accepted", 90);
+    expect(send()).toEqual(["h"]);
+    expect(lanes.takesUnproven).toBe(false);
+  });
+
+  it("are forgotten to have failed after ten minutes", () => {
+    const { attempt, roomOf } = eight();
     attempt("a", "failed", 20);
-    prove("b");
-    vi.advanceTimersByTime(900);
-    expect(["a", "b"].map(roomOf)).toEqual([1, 4]);
-    vi.advanceTimersByTime(598_000);
-    expect(["a", "b"].map(roomOf)).toEqual([1, undefined]);
+    vi.advanceTimersByTime(599_000);
+    expect(roomOf("a")).toBe(1);
     vi.advanceTimersByTime(2_000);
+    expect(roomOf("a")).toBeUndefined();
+  });
+
+  it("find room for one that answered within the last minute, one at first, whatever those not known take", () => {
+    const { lanes, add, send, prove, roomOf } = eight();
+    prove("a");
+    expect(roomOf("a")).toBe(4);
+    vi.advanceTimersByTime(30_000);
+    // As much as any other has: not worth saying.
+    expect(roomOf("a")).toBeUndefined();
+    for (const endpointId of "bcdefgh") add(endpointId, 1);
+    expect(send()).toEqual([..."bcdefg"]);
+    expect(lanes.room().perEndpoint).toBe(0);
+    expect(roomOf("a")).toBe(1);
+    expect(add("a", 3)).toBe(1);
+    expect(send()).toEqual(["a"]);
+    expect(roomOf("a")).toBe(0);
+    lanes.ended("a", "accepted", 90);
+    expect(roomOf("a")).toBe(4);
+    vi.advanceTimersByTime(61_000);
     expect(roomOf("a")).toBeUndefined();
   });
 });
@@ -148,6 +187,13 @@ describe("claims ahead of their turn", () => {
     for (let n = 0; n < 3; n++) attempt("b", "failed", 5_000);
     expect(lanes.room().total).toBe(8);
     expect(roomOf("a")).toBe(4);
+  });
+
+  it("are none for one that wants the latest, since they could not be overtaken any more", () => {
+    const { lanes, warm, roomOf } = eight();
+    warm("a");
+    lanes.add({ ...claimOf("a"), latest: true }, lanes.room());
+    expect(roomOf("a")).toBe(3);
   });
 
   it("are no more than are sent within a tenth of a second", () => {

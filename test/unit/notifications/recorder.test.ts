@@ -2,7 +2,7 @@
 import pg from "pg";
 import { describe, expect, it } from "vitest";
 import { DatabaseUnavailable } from "../../../src/database/database.ts";
-import type { Outcome } from "../../../src/notifications/deliveries.ts";
+import type { Heir, Outcome } from "../../../src/notifications/deliveries.ts";
 import { Recorder } from "../../../src/notifications/recorder.ts";
 import { quiet } from "../../support/quiet.ts";
 import { until } from "../../support/until.ts";
@@ -21,6 +21,7 @@ const refused = (code: string) => Object.assign(new pg.DatabaseError("refused", 
 function controlled() {
   const batches: { ids: string[]; end: (error?: Error) => void }[] = [];
   const retries: number[] = [];
+  const passedOn: Heir[] = [];
   const recorder = new Recorder({
     deliveries: {
       record: (outcomes) =>
@@ -36,12 +37,13 @@ function controlled() {
                 : reject(error),
           });
         }),
+      passOn: async (heirs) => void passedOn.push(...heirs),
     },
     onRetry: (waitMs) => retries.push(waitMs),
     ...quiet(),
   });
   const batch = (index: number) => until(`batch ${index}`, () => batches[index]);
-  return { recorder, batch, batches, retries };
+  return { recorder, batch, batches, retries, passedOn };
 }
 
 /** A recorder whose database cannot be had. */
@@ -53,6 +55,7 @@ function unavailable() {
         seen.tries++;
         throw new DatabaseUnavailable(new Error("no connection"));
       },
+      passOn: async () => {},
     },
     onRetry: () => {},
     ...quiet(),
@@ -61,6 +64,23 @@ function unavailable() {
 }
 
 describe("the recorder", () => {
+  it("tells the rows that take others' place what came of those, and has them looked at in time", async () => {
+    const { recorder, batch, retries, passedOn } = controlled();
+    const heir = (endpointId: string, carried: number, waitMs: number) => ({
+      endpointId,
+      formedThrough: 1n,
+      carried,
+      waitMs,
+    });
+    recorder.add(outcome("d1", { verdict: "retry", waitMs: 700, heir: heir("e1", 2, 700) }));
+    recorder.add(outcome("d2", { heir: heir("e2", 0, 0) }));
+    recorder.add(outcome("d3"));
+    (await batch(0)).end();
+    await recorder.flush(1_000);
+    expect(passedOn).toEqual([heir("e1", 2, 700), heir("e2", 0, 0)]);
+    expect(retries).toEqual([0]);
+  });
+
   it("writes outcomes of a few milliseconds together, and 64 at once", async () => {
     const { recorder, batch } = controlled();
     for (let n = 0; n < 70; n++) recorder.add(outcome(`d${n}`));
@@ -128,6 +148,7 @@ describe("the recorder", () => {
           const locked = new Set(ids.filter((id) => held && id === "held"));
           return { recorded: new Set(ids.filter((id) => !locked.has(id))), locked };
         },
+        passOn: async () => {},
       },
       onRetry: () => {},
       ...quiet(),
