@@ -79,7 +79,7 @@ export interface Recorded {
 
 export interface Owed {
   claims: Claim[];
-  /** Rows written and left for a later claim, for want of room. */
+  /** Rows written, due and left for a later claim, for want of room. */
   left: number;
   /** Rows written in all; 0 where everything was owed before. */
   written: number;
@@ -117,7 +117,7 @@ interface ClaimRow {
 }
 
 // Both answers have one row at least; where nothing was written or due, its delivery columns are null.
-type OwedRow = ClaimRow & { claimed: boolean; considered: number; superseded: number };
+type OwedRow = ClaimRow & { claimed: boolean; due: boolean; considered: number; superseded: number };
 type DueRow = ClaimRow & { verdict: "claimed" | "parked" | "superseded"; looked_at: string };
 
 /** Endpoints that one reconciling statement owes at most. */
@@ -252,7 +252,8 @@ function owedFrom(answer: OwedRow[]): Owed {
   const rows = answer.filter(({ delivery_id }) => delivery_id !== null);
   const claims = rows.filter(({ claimed }) => claimed).map(claimFrom);
   const superseded = answer[0]?.superseded ?? 0;
-  return { claims, left: rows.length - claims.length, written: rows.length, superseded, more: false };
+  const left = rows.filter(({ claimed, due }) => due && !claimed).length;
+  return { claims, left, written: rows.length, superseded, more: false };
 }
 
 /** Signing keys by their secrets, the last ones used: making one anew for each claim is 2 % of a drain. */

@@ -118,7 +118,8 @@ export class Lanes {
         if (perEndpoint !== UNPROVEN) busy.push({ endpointId: lane.endpointId, room: UNPROVEN });
         continue;
       }
-      let room = Math.max(0, this.#holds(lane) - lane.inFlight - lane.waiting.length);
+      const most = this.#holds(lane);
+      let room = Math.max(0, most - lane.inFlight - lane.waiting.length);
       if (lags(lane)) {
         if (room > share) othersLag = true;
         room = Math.min(room, share);
@@ -126,7 +127,7 @@ export class Lanes {
         if (room > 0) served.push(lane);
       }
       busy.push({ endpointId: lane.endpointId, room });
-      holds.set(lane.endpointId, this.#holds(lane));
+      holds.set(lane.endpointId, most);
     }
     // Whether or not they have anything due: others that have would otherwise never get a share.
     for (const lane of served) this.#moveLast(lane);
