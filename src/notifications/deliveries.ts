@@ -117,7 +117,14 @@ interface ClaimRow {
 }
 
 // Both answers have one row at least; where nothing was written or due, its delivery columns are null.
-type OwedRow = ClaimRow & { claimed: boolean; due: boolean; considered: number; superseded: number };
+type OwedRow = ClaimRow & {
+  claimed: boolean;
+  due: boolean;
+  considered: number;
+  superseded: number;
+  /** Of what was considered, how many this left out since their endpoints want the latest. */
+  wanting_latest?: number;
+};
 type DueRow = ClaimRow & { verdict: "claimed" | "parked" | "superseded"; looked_at: string };
 
 /** Endpoints that one reconciling statement owes at most. */
@@ -160,12 +167,20 @@ export class Deliveries {
       advances.map(({ formedTurns }) => formedTurns),
       advances.map(({ parkedTurns }) => parkedTurns),
     ];
-    const oneEach = new Set(scopes).size === scopes.length;
-    const rows = await this.#db.query<OwedRow>(oneEach ? this.#sql.oweEach : this.#sql.owe, [
-      ...this.#roomValues(room),
-      ...signals,
-    ]);
-    return owedFrom(rows);
+    const oweAll = async (left: Room) =>
+      owedFrom(await this.#db.query<OwedRow>(this.#sql.owe, [...this.#roomValues(left), ...signals]));
+    if (new Set(scopes).size < scopes.length) return oweAll(room);
+    const rows = await this.#db.query<OwedRow>(this.#sql.oweEach, [...this.#roomValues(room), ...signals]);
+    const owed = owedFrom(rows);
+    if (rows[0]?.wanting_latest === 0) return owed;
+    const rest = await oweAll({ ...room, total: room.total - owed.claims.length });
+    return {
+      claims: [...owed.claims, ...rest.claims],
+      left: owed.left + rest.left,
+      written: owed.written + rest.written,
+      superseded: rest.superseded,
+      more: false,
+    };
   }
 
   /** Owes what no signal brought: watermarks past what their endpoints were told. Call again while there is `more`. */

@@ -2,6 +2,7 @@
 // failing endpoint takes only its own room: one attempt until it has answered and while it keeps failing, else a
 // few at once, and all that lag behind or are not known yet share a part of the attempts, so that the others always find room.
 import type { Claim, Room } from "./deliveries.ts";
+import { type Origin, Origins, SLOW_MS } from "./origins.ts";
 
 /**
  * Claims held beyond the attempts under way, as a multiple of those, so that no attempt waits for a claiming statement
@@ -19,8 +20,6 @@ const QUICK_PACE_MS = 50;
  * hundred that hang took all of them four times over before each was known for what it is.
  */
 const UNPROVEN = 1;
-/** An endpoint whose last attempt took longer lags behind, whatever it answered. */
-const SLOW_MS = 1_000;
 /** A claim that waited longer is given back: its lease has to outlast the attempt. */
 const MAX_WAIT_MS = 1_000;
 /** Of the attempts, what endpoints that lag behind have together. */
@@ -30,6 +29,8 @@ const LAGGING_SHARE = 1 / 4;
  * for the unknown, it took a process that starts 31 s to find out which hundred of a thousand hang.
  */
 const UNSURE_SHARE = 3 / 4;
+/** Of the attempts, what an origin has without an answer for its endpoints that have not answered yet. */
+const UNANSWERED_SHARE = 1 / 4;
 /** How long it is remembered that an endpoint lags behind: a forgotten one costs its usual few attempts. */
 const MEMORY_MS = 600_000;
 /** How long it is remembered that an endpoint answered well, of this many endpoints. */
@@ -47,6 +48,7 @@ const SHARES: readonly Share[] = ["unproven", "lagging"];
 
 interface Lane {
   readonly endpointId: string;
+  readonly origin: Origin;
   inFlight: number;
   /** How many of them count towards which share. */
   readonly sharing: Shares;
@@ -57,8 +59,9 @@ interface Lane {
   rested: boolean;
   /** Whether it wants the latest only: what waited for it here could not be overtaken any more. */
   latest: boolean;
-  /** How long its last attempt took, and when it ended (performance.now); undefined before the first one ended. */
+  /** How long its last attempt took; undefined before the first one ended. */
   lastMs: number | undefined;
+  /** When its last attempt ended, or it was first heard of (performance.now). */
   endedAt: number;
 }
 
@@ -72,6 +75,7 @@ export class Lanes {
   readonly #perEndpoint: number;
   /** Endpoints with something under way or remembered, of those that lag behind the one tried last at the end. */
   readonly #lanes = new Map<string, Lane>();
+  readonly #origins = new Origins();
   /** Those with a claim that could be sent, the one served last at the end. */
   readonly #ready = new Set<Lane>();
   #inFlight = 0;
@@ -109,8 +113,8 @@ export class Lanes {
     let othersLag = false;
     const served: Lane[] = [];
     for (const lane of this.#lanes.values()) {
-      if (isIdle(lane) && lane.endedAt < now - (lags(lane) ? MEMORY_MS : KNOWN_MS)) {
-        this.#lanes.delete(lane.endpointId);
+      if (isIdle(lane) && lane.endedAt < now - memoryMs(lane)) {
+        this.#forget(lane);
         continue;
       }
       if (rests(lane, now)) {
@@ -132,6 +136,11 @@ export class Lanes {
     // Whether or not they have anything due: others that have would otherwise never get a share.
     for (const lane of served) this.#moveLast(lane);
     return { total: this.#free, perEndpoint, busy, holds, othersLag };
+  }
+
+  #forget(lane: Lane): void {
+    this.#lanes.delete(lane.endpointId);
+    this.#origins.leave(lane.origin);
   }
 
   #moveLast(lane: Lane): void {
@@ -157,10 +166,12 @@ export class Lanes {
 
   /**
    * Takes a claim in; false where its endpoint has no room any more: `room` was what a statement was given, others
-   * may have run beside it, and the endpoint may have failed meanwhile.
+   * may have run beside it, and the endpoint may have failed meanwhile. Likewise where nothing answers at its origin
+   * and it was not known to be one that lags behind: now it is, and gets its turn among those.
    */
   add(claim: Claim, room: GrantedRoom): boolean {
-    const lane = this.#laneOf(claim.endpointId);
+    const lane = this.#laneOf(claim);
+    if (!room.holds.has(lane.endpointId) && isUnproven(lane) && lags(lane)) return false;
     const held = lane.inFlight + lane.waiting.length;
     if (held >= (lane.failing ? 1 : (room.holds.get(claim.endpointId) ?? UNPROVEN))) return false;
     if (held === 0) lane.rested = rests(lane, performance.now());
@@ -180,7 +191,7 @@ export class Lanes {
       const [first] = lane.waiting;
       const isStale = first !== undefined && first.claimedAt < tooOld;
       const share = shareOf(lane);
-      if (!isStale && share !== undefined && this.#leftOf(share) === 0) continue;
+      if (!isStale && share !== undefined && !this.#hasRoom(share, lane.origin)) continue;
       this.#ready.delete(lane);
       const claim = lane.waiting.shift();
       if (claim === undefined) continue;
@@ -192,6 +203,7 @@ export class Lanes {
       }
       lane.inFlight++;
       this.#inFlight++;
+      lane.origin.began();
       if (share !== undefined) {
         lane.sharing[share]++;
         this.#sharing[share]++;
@@ -204,7 +216,8 @@ export class Lanes {
 
   /** An attempt ended after `ms`: "failed" in a way that is retried. Returns what now must not wait any longer. */
   ended(endpointId: string, how: "accepted" | "failed" | "other", ms: number): Claim[] {
-    const lane = this.#laneOf(endpointId);
+    const lane = this.#lanes.get(endpointId);
+    if (lane === undefined) throw new Error("an attempt ended that had not begun");
     lane.inFlight--;
     this.#inFlight--;
     for (const share of SHARES) {
@@ -214,6 +227,7 @@ export class Lanes {
       break;
     }
     lane.rested = false;
+    lane.origin.ended(ms);
     if (isUnproven(lane)) this.#waitingUnproven -= lane.waiting.length;
     lane.lastMs = ms;
     lane.endedAt = performance.now();
@@ -222,7 +236,7 @@ export class Lanes {
     if (lags(lane)) this.#moveLast(lane);
     const back = lane.failing ? this.takeWaiting(endpointId) : [];
     if (lane.waiting.length > 0 && lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
-    if (isIdle(lane) && !lags(lane) && this.#lanes.size > MAX_IDLE) this.#lanes.delete(endpointId);
+    if (isIdle(lane) && !lags(lane) && this.#lanes.size > MAX_IDLE) this.#forget(lane);
     return back;
   }
 
@@ -236,11 +250,12 @@ export class Lanes {
     return lane.waiting.splice(0);
   }
 
-  #laneOf(endpointId: string): Lane {
+  #laneOf({ endpointId, url }: Claim): Lane {
     let lane = this.#lanes.get(endpointId);
     if (lane === undefined) {
       lane = {
         endpointId,
+        origin: this.#origins.enter(url),
         inFlight: 0,
         sharing: { lagging: 0, unproven: 0 },
         waiting: [],
@@ -248,7 +263,7 @@ export class Lanes {
         rested: false,
         latest: false,
         lastMs: undefined,
-        endedAt: 0,
+        endedAt: performance.now(),
       };
       this.#lanes.set(endpointId, lane);
     }
@@ -264,6 +279,11 @@ export class Lanes {
   #holds(lane: Lane): number {
     const quick = !lane.failing && lane.lastMs !== undefined && lane.lastMs <= QUICK_MS;
     return this.#limitOf(lane) * (quick && !lane.latest ? 1 + this.#ahead : 1);
+  }
+
+  #hasRoom(share: Share, { unanswered }: Origin): boolean {
+    if (share === "unproven" && unanswered >= this.#shareOfAll(UNANSWERED_SHARE)) return false;
+    return this.#leftOf(share) > 0;
   }
 
   #leftOf(share: Share): number {
@@ -304,19 +324,24 @@ function isIdle({ inFlight, waiting }: Lane): boolean {
   return inFlight === 0 && waiting.length === 0;
 }
 
+/** How long it is remembered while there is nothing for it: not, where nothing is known of it or its origin. */
+function memoryMs(lane: Lane): number {
+  return lags(lane) ? MEMORY_MS : isUnproven(lane) ? 0 : KNOWN_MS;
+}
+
 /** Known to answer well, with nothing to do for a while. */
 function rests(lane: Lane, now: number): boolean {
   return isIdle(lane) && !isUnproven(lane) && !lags(lane) && lane.endedAt < now - REST_MS;
 }
 
 function shareOf(lane: Lane): Share | undefined {
-  return isUnproven(lane) ? "unproven" : lags(lane) ? "lagging" : undefined;
+  return lags(lane) ? "lagging" : isUnproven(lane) ? "unproven" : undefined;
 }
 
 function isUnproven({ lastMs }: Lane): boolean {
   return lastMs === undefined;
 }
 
-function lags({ failing, lastMs }: Lane): boolean {
-  return failing || (lastMs !== undefined && lastMs > SLOW_MS);
+function lags({ failing, lastMs, origin }: Lane): boolean {
+  return failing || (lastMs === undefined ? origin.isSilent : lastMs > SLOW_MS);
 }

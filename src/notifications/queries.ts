@@ -64,9 +64,6 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
     to_char(d.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS occurred_at,
     (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS database_ms`;
 
-  /** Whether newer news is owed already to an endpoint that wants the latest, by `o` of owed. */
-  const outdated = `o.deliver = 'latest' AND o.formed_through < ${newest("o.endpoint_id")}`;
-
   /**
    * What endpoint `o`, which wants the latest, has been through with the rows that a new one takes the place of: how
    * often it failed, and until when it is left alone. Nothing for all others.
@@ -84,7 +81,7 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
    * `owed` with what is `outdated` and what is `mine` to claim: $1 in all, of each endpoint what it has room for, the
    * newest first.
    */
-  const rankedFromMany = `placed AS (
+  const ranked = `placed AS (
       SELECT o.*, before.carried, before.due,
              o.deliver = 'latest'
                AND (o.formed_through < max(o.formed_through) OVER (PARTITION BY o.endpoint_id)
@@ -100,13 +97,10 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
       FROM placed p
     )`;
 
-  /** The same where each endpoint has one. */
-  const rankedFromOneEach = `ranked AS (
-      SELECT p.*, p.has_room AND count(*) FILTER (WHERE p.has_room) OVER (ORDER BY p.endpoint_id) <= $1 AS mine
-      FROM (SELECT o.*, before.carried, before.due, ${outdated} AS outdated,
-                   before.carried IS NULL AND ${roomOf("o.endpoint_id")} > 0 AND NOT (${outdated}) AS has_room
-            FROM owed o ${before}) p
-    )`;
+  /** The first columns of a row for `r` of ranked, and when the lease of a claim ends: $4 ms from now. */
+  const newRow = `${namespace.sql}.new_delivery_id(), r.scope, r.endpoint_id, r.formed_through, r.stored_through,
+    r.formed_turns, r.parked_turns, COALESCE(r.advanced_at, now())`;
+  const leaseEnd = "now() + $4 * interval '1 ms'";
 
   /**
    * Writes the deliveries of `owed`(endpoint_id, deliver, scope, formed_through, stored_through,
@@ -121,15 +115,13 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
    * Its commit waits for the disk. Not waiting brought a request 0.3 to 0.5 ms sooner, and a crash of the server then
    * left requests whose rows nobody had.
    */
-  const place = (owed: string, ranked: string) => `
+  const place = (owed: string) => `
     WITH owed AS (${owed}), ${ranked}, inserted AS (
       INSERT INTO ${delivery} (delivery_id, scope, endpoint_id, formed_through, stored_through, formed_turns,
                                parked_turns, occurred_at, superseded_at, attempts, lease, lease_until,
                                carried_attempts, next_attempt_at)
-      SELECT ${namespace.sql}.new_delivery_id(), r.scope, r.endpoint_id, r.formed_through, r.stored_through,
-             r.formed_turns, r.parked_turns, COALESCE(r.advanced_at, now()),
-             CASE WHEN r.outdated THEN now() END,
-             r.mine::integer, r.mine::integer, CASE WHEN r.mine THEN now() + $4 * interval '1 ms' END,
+      SELECT ${newRow}, CASE WHEN r.outdated THEN now() END,
+             r.mine::integer, r.mine::integer, CASE WHEN r.mine THEN ${leaseEnd} END,
              COALESCE(r.carried, 0),
              CASE WHEN r.outdated THEN 'infinity' ELSE GREATEST(now(), r.due) END
       FROM ranked r
@@ -171,11 +163,29 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
     WHERE n.formed_through > COALESCE(e.registered_from, -1) AND n.formed_through <= w.formed_through`;
 
   return {
-    owe: statement("owe", place(signalled, rankedFromMany)),
+    owe: statement("owe", place(signalled)),
 
-    // The same where no two signals are of one project: what nearly every advance meets, and a fifth of a millisecond
-    // less at a server that is not busy.
-    oweEach: statement("owe_each", place(signalled, rankedFromOneEach)),
+    // What nearly every advance meets, as little as it takes: no two signals of one project, and only the endpoints
+    // that want every advance. `wanting_latest` says how many others there are, for which `owe` is then run.
+    oweEach: statement(
+      "owe_each",
+      `WITH owed AS (${signalled}), ranked AS (
+         SELECT p.*, p.has_room AND count(*) FILTER (WHERE p.has_room) OVER (ORDER BY p.endpoint_id) <= $1 AS mine
+         FROM (SELECT o.*, ${roomOf("o.endpoint_id")} > 0 AS has_room FROM owed o WHERE o.deliver = 'every') p
+       ), inserted AS (
+         INSERT INTO ${delivery} (delivery_id, scope, endpoint_id, formed_through, stored_through, formed_turns,
+                                  parked_turns, occurred_at, attempts, lease, lease_until)
+         SELECT ${newRow}, r.mine::integer, r.mine::integer, CASE WHEN r.mine THEN ${leaseEnd} END
+         FROM ranked r
+         ORDER BY r.endpoint_id
+         ON CONFLICT (endpoint_id, formed_through) DO NOTHING
+         RETURNING *
+       )
+       SELECT ${claimed}, d.lease_until IS NOT NULL AS claimed, d.lease_until IS NULL AS due, 0 AS superseded, total.*
+       FROM (SELECT count(*)::integer AS considered,
+                    count(*) FILTER (WHERE o.deliver = 'latest')::integer AS wanting_latest FROM owed o) total
+       LEFT JOIN (inserted d JOIN ${endpoint} e USING (endpoint_id)) ON true`,
+    ),
 
     // Says what came of a row to the one that took its place meanwhile, of the endpoints $1 and newer than $2: how often
     // $3 it has failed, and in how many ms $4 it may be tried. And where the statement that recorded a retry did not see
@@ -231,7 +241,6 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
         WHERE b.formed_through > b.told_through
         ORDER BY b.endpoint_id
         LIMIT $5`,
-        rankedFromMany,
       ),
     ),
 

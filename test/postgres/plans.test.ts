@@ -92,7 +92,8 @@ describe("with plans from before there was anything, and statistics from before 
     );
     for (const formedThrough of [1n, 2n]) await bench.formation.advance("p2", { formedThrough });
     const owed = (offset: number) => `'{p2}', '{${offset}}', '{${offset}}', '{1}', '{0}'`;
-    expect(await touched("oweEach", `0, 0, '{}', 15000, ${owed(1)}`)).toBeLessThan(200);
+    expect(await touched("oweEach", `${room}, ${owed(1)}`)).toBeLessThan(200);
+    expect(await touched("owe", `0, 0, '{}', 15000, ${owed(1)}`)).toBeLessThan(200);
     expect(await touched("owe", `${room}, ${owed(2)}`)).toBeLessThan(200);
     expect(await touched("passOn", `'{${lone?.endpoint_id}}', '{1}', '{0}', '{0}'`)).toBeLessThan(200);
     const ends = await db.query(

@@ -11,7 +11,11 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const claimOf = (endpointId: string) => ({ endpointId, claimedAt: performance.now() }) as Claim;
+/** Each endpoint is of an origin of its own, but `x@host` of `host`. */
+const claimOf = (endpointId: string) => {
+  const host = endpointId.split("@").at(-1);
+  return { endpointId, url: `https://${host}.example/in`, claimedAt: performance.now() } as Claim;
+};
 
 /** Lanes of 8 attempts, 4 an endpoint. */
 function eight() {
@@ -154,6 +158,40 @@ describe("attempts", () => {
     expect(roomOf("a")).toBe(1);
     vi.advanceTimersByTime(2_000);
     expect(roomOf("a")).toBeUndefined();
+  });
+
+  it("are a quarter of all to an origin that has not answered to endpoints not known, then one of those that lag behind", () => {
+    const { lanes, add, send } = eight();
+    const ofDead = Array.from({ length: 9 }, (_, n) => `${n}@dead`);
+    for (const id of ofDead.slice(0, 5)) add(id, 1);
+    for (const id of ["a", "b", "c", "d", "e"]) add(id, 1);
+    expect(send()).toEqual(["0@dead", "1@dead", "a", "b", "c", "d"]);
+    for (const id of ["a", "b", "c", "d"]) lanes.ended(id, "accepted", 5);
+    expect(send()).toEqual(["e"]);
+    lanes.ended("e", "accepted", 5);
+
+    vi.advanceTimersByTime(1_001);
+    // What waited comes back; what was not known of the origin is not taken in any more, and is known from then on.
+    expect(lanes.next().stale.map(({ endpointId }) => endpointId)).toEqual(["2@dead", "3@dead", "4@dead"]);
+    expect(ofDead.slice(5).map((id) => add(id, 1))).toEqual([0, 0, 0, 0]);
+    expect(lanes.takesUnproven).toBe(true);
+    // All of them get their turn among those that lag behind, two at a time.
+    const turns = Array.from({ length: 4 }, () =>
+      lanes
+        .room()
+        .busy.flatMap(({ endpointId, room }) => (room > 0 && /dead/.test(endpointId) ? [endpointId] : [])),
+    );
+    expect(turns.map(({ length }) => length)).toEqual([2, 2, 2, 2]);
+    expect(new Set(turns.flat()).size).toBe(7);
+    for (const id of ofDead.slice(2, 9)) add(id, 1);
+    const second = send();
+    expect(second).toHaveLength(2);
+    for (const id of ["0@dead", "1@dead"]) lanes.ended(id, "failed", 5_000);
+    expect(add("fresh@dead", 1)).toBe(0);
+
+    // As soon as one of them answers, the others are as new.
+    lanes.ended(second[0] ?? "", "accepted", 5);
+    expect(add("fresh@dead", 1)).toBe(1);
   });
 
   it("find room for one that answered within the last minute, one at first, whatever those not known take", () => {
