@@ -21,6 +21,9 @@ const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED;
   SET LOCAL statement_timeout = '10s'; SET LOCAL lock_timeout = '5s';
   SET LOCAL idle_in_transaction_session_timeout = '10s'`;
 
+/** What pg says when a statement took longer than QUERY_TIMEOUT_MS; it has no code of its own. */
+const GIVEN_UP = "Query read timeout";
+
 const PROBES_ONLY = `SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off;
   SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off`;
 
@@ -102,7 +105,7 @@ export class Database implements Queryable {
   }
 
   query<Row extends pg.QueryResultRow>(statement: Statement | string, values?: unknown[]): Promise<Row[]> {
-    return run<Row>(this.#pool, this.#named, statement, values);
+    return this.#run<Row>(this.#pool, statement, values);
   }
 
   /** Runs `work` in one transaction; whatever it throws rolls it back and is thrown on. */
@@ -113,7 +116,7 @@ export class Database implements Queryable {
     let broken: Error | undefined;
     try {
       const transaction: Queryable = {
-        query: (statement, values) => run(client, this.#named, statement, values),
+        query: (statement, values) => this.#run(client, statement, values),
       };
       await transaction.query(BEGIN);
       const result = await work(transaction);
@@ -139,25 +142,34 @@ export class Database implements Queryable {
   async close(): Promise<void> {
     await this.#pool.end();
   }
-}
 
-async function run<Row extends pg.QueryResultRow>(
-  target: pg.Pool | pg.PoolClient,
-  named: boolean,
-  statement: Statement | string,
-  values: unknown[] | undefined,
-): Promise<Row[]> {
-  const config: pg.QueryConfig =
-    typeof statement === "string"
-      ? { text: statement }
-      : named
-        ? { name: statement.name, text: statement.text }
-        : { text: statement.text };
-  if (values !== undefined) config.values = values;
-  try {
-    return (await target.query<Row>(config)).rows;
-  } catch (error) {
-    throw asUnavailable(error);
+  async #run<Row extends pg.QueryResultRow>(
+    target: pg.Pool | pg.PoolClient,
+    statement: Statement | string,
+    values: unknown[] | undefined,
+  ): Promise<Row[]> {
+    const config: pg.QueryConfig =
+      typeof statement === "string"
+        ? { text: statement }
+        : this.#named
+          ? { name: statement.name, text: statement.text }
+          : { text: statement.text };
+    if (values !== undefined) config.values = values;
+    try {
+      return (await target.query<Row>(config)).rows;
+    } catch (error) {
+      if (error instanceof Error && error.message === GIVEN_UP) await this.#dropIdle();
+      throw asUnavailable(error);
+    }
+  }
+
+  /**
+   * The server said nothing in time: if that is the link, it is dead under the other connections as well, and each
+   * would cost a statement its whole time limit to find out. If not, they are opened anew.
+   */
+  async #dropIdle(): Promise<void> {
+    const idle = Array.from({ length: this.#pool.idleCount }, () => this.#pool.connect());
+    for (const client of idle) await client.then((dropped) => dropped.release(true)).catch(() => {});
   }
 }
 

@@ -1,7 +1,8 @@
 // The pool: what it turns into "try again later", and what state its connections are in afterwards.
-import { describe, expect, it } from "vitest";
-import { DatabaseUnavailable } from "../../src/database/database.ts";
-import { testNamespace } from "../support/namespaces.ts";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { Database, DatabaseUnavailable } from "../../src/database/database.ts";
+import { Link } from "../faults/link.ts";
+import { databaseUrl, testNamespace } from "../support/namespaces.ts";
 import { session } from "../support/roles.ts";
 
 describe("a transaction", () => {
@@ -59,5 +60,24 @@ describe("a pool without a free connection", () => {
     expect(await db.query("SELECT 9007199254740993::bigint AS exact")).toEqual([
       { exact: 9007199254740993n },
     ]);
+  });
+});
+
+describe("a statement that the server does not answer in time", () => {
+  it("takes the idle connections with it, so that the next one does not meet the same silence", async () => {
+    const link = await Link.open(databaseUrl());
+    const db = new Database({ url: link.url({}), max: 4, applicationName: "test", queryTimeoutMs: 500 });
+    onTestFinished(() => link.close());
+    onTestFinished(() => db.close());
+    const pids = async () => {
+      const asked = Array.from({ length: 4 }, () =>
+        db.query("SELECT pg_backend_pid() AS pid, pg_sleep(0.1)"),
+      );
+      return (await Promise.all(asked)).map(([row]) => row?.pid);
+    };
+    const before = await pids();
+    link.silence({ newOnes: "pass" });
+    await expect(db.query("SELECT 1")).rejects.toThrow(DatabaseUnavailable);
+    expect((await pids()).filter((pid) => before.includes(pid))).toEqual([]);
   });
 });
