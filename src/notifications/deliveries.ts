@@ -60,6 +60,8 @@ export interface Outcome {
   news?: News;
   /** Where its endpoint wants the latest: what the row that may have taken its place meanwhile has to know. */
   heir?: Heir | undefined;
+  /** Called once it is recorded, or never will be. */
+  onSettled?: (() => void) | undefined;
 }
 
 /** A row newer than this one, of an endpoint that wants the latest: how often the endpoint failed, and its wait. */

@@ -122,7 +122,8 @@ export class Dispatcher {
           ? "accepted"
           : "other";
     for (const waiting of this.#lanes.ended(claim.endpointId, how, ms)) this.#giveBack(waiting);
-    recorder.add(this.#judge(claim, result));
+    const outcome = this.#judge(claim, result);
+    recorder.add(claim.latest && outcome.verdict === "retry" ? this.#held(claim, outcome) : outcome);
     this.#sendWaiting();
     if (this.#lanes.inFlight === 0) this.#idle?.();
     onRoom(claim.endpointId);
@@ -141,6 +142,17 @@ export class Dispatcher {
       log.error({ err: error, delivery: claim.deliveryId }, "an attempt could not be made");
       return { kind: "failed", category: "network error", retryable: true };
     }
+  }
+
+  /** Until the failure is recorded, news that takes its place would not know of it and be sent at once. */
+  #held({ endpointId }: Claim, outcome: Outcome): Outcome {
+    const letGo = this.#lanes.hold(endpointId);
+    const onSettled = () => {
+      letGo();
+      this.#sendWaiting();
+      this.#options.onRoom(endpointId);
+    };
+    return { ...outcome, onSettled };
   }
 
   /** Contract section 9. */

@@ -55,6 +55,8 @@ interface Lane {
   readonly waiting: Claim[];
   /** Whether its last attempts failed in a way that is retried. */
   failing: boolean;
+  /** Failures not written down yet that it may have no attempt before. */
+  unrecorded: number;
   /** Whether it rested until what is under way began. */
   rested: boolean;
   /** Whether it wants the latest only: what waited for it here could not be overtaken any more. */
@@ -173,7 +175,8 @@ export class Lanes {
     const lane = this.#laneOf(claim);
     if (!room.holds.has(lane.endpointId) && isUnproven(lane) && lags(lane)) return false;
     const held = lane.inFlight + lane.waiting.length;
-    if (held >= (lane.failing ? 1 : (room.holds.get(claim.endpointId) ?? UNPROVEN))) return false;
+    if (held >= (lane.failing ? this.#limitOf(lane) : (room.holds.get(claim.endpointId) ?? UNPROVEN)))
+      return false;
     if (held === 0) lane.rested = rests(lane, performance.now());
     lane.latest = claim.latest;
     lane.waiting.push(claim);
@@ -240,6 +243,17 @@ export class Lanes {
     return back;
   }
 
+  /** Lets an endpoint have no attempt until the function it returns is called. */
+  hold(endpointId: string): () => void {
+    const lane = this.#lanes.get(endpointId);
+    if (lane === undefined) return () => {};
+    lane.unrecorded++;
+    return () => {
+      lane.unrecorded--;
+      if (lane.waiting.length > 0 && lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
+    };
+  }
+
   /** Takes out what waits for one endpoint, or for all. */
   takeWaiting(endpointId?: string): Claim[] {
     if (endpointId === undefined) return [...this.#lanes.keys()].flatMap((each) => this.takeWaiting(each));
@@ -260,6 +274,7 @@ export class Lanes {
         sharing: { lagging: 0, unproven: 0 },
         waiting: [],
         failing: false,
+        unrecorded: 0,
         rested: false,
         latest: false,
         lastMs: undefined,
@@ -272,6 +287,7 @@ export class Lanes {
 
   /** Attempts at once. */
   #limitOf(lane: Lane): number {
+    if (lane.unrecorded > 0) return 0;
     return lane.failing || lane.rested || isUnproven(lane) ? UNPROVEN : this.#perEndpoint;
   }
 
@@ -320,8 +336,8 @@ export class Lanes {
   }
 }
 
-function isIdle({ inFlight, waiting }: Lane): boolean {
-  return inFlight === 0 && waiting.length === 0;
+function isIdle({ inFlight, waiting, unrecorded }: Lane): boolean {
+  return inFlight === 0 && waiting.length === 0 && unrecorded === 0;
 }
 
 /** How long it is remembered while there is nothing for it: not, where nothing is known of it or its origin. */

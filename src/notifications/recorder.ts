@@ -97,6 +97,7 @@ export class Recorder {
       const written = batch.filter(({ deliveryId }) => recorded.has(deliveryId));
       await this.#passOn(written);
       this.#account(written);
+      for (const { deliveryId, onSettled } of batch) if (!locked.has(deliveryId)) onSettled?.();
       return batch.filter(({ deliveryId }) => locked.has(deliveryId));
     } catch (error) {
       if (!refusesValues(error)) throw error;
@@ -104,7 +105,10 @@ export class Recorder {
       // and after the last attempt it is parked as unrecorded.
       const locked: Outcome[] = [];
       if (batch.length > 1) for (const one of batch) locked.push(...(await this.#writeBatch([one])));
-      else log.error({ err: error, delivery: batch[0]?.deliveryId }, "an outcome cannot be recorded");
+      else {
+        log.error({ err: error, delivery: batch[0]?.deliveryId }, "an outcome cannot be recorded");
+        batch[0]?.onSettled?.();
+      }
       return locked;
     }
   }

@@ -130,6 +130,7 @@ describe("the dispatcher", () => {
       await fill(claim);
       sends.at(-1)?.end(how);
       await until("the outcome", () => outcomes.length === sends.length);
+      outcomes.at(-1)?.onSettled?.();
       return outcomes.at(-1);
     };
     const latest = { latest: true };
@@ -144,6 +145,27 @@ describe("the dispatcher", () => {
     expect(landed).toMatchObject({ verdict: "delivered", heir: { ...heir, carried: 0, waitMs: 0 } });
     expect((await judged(claimOf("e1", 1, latest), ACCEPTED))?.heir).toBeUndefined();
     expect((await judged(claimOf("e1", 2), UNAVAILABLE))?.heir).toBeUndefined();
+  });
+
+  it("gives an endpoint that wants the latest no attempt between a failure and its record", async () => {
+    const { sends, outcomes, freed, fill, room } = controlled();
+    await fill(claimOf("e1", 1, { latest: true }), claimOf("e2"));
+    for (const { end } of sends) end(UNAVAILABLE);
+    await until("the outcomes", () => outcomes.length === 2);
+    expect(room().busy).toEqual(
+      expect.arrayContaining([
+        { endpointId: "e1", room: 0 },
+        { endpointId: "e2", room: 1 },
+      ]),
+    );
+    await fill(claimOf("e1", 1, { latest: true }));
+    expect(sends.length).toBe(2);
+    expect(outcomes[2]?.verdict).toBe("released");
+    outcomes[0]?.onSettled?.();
+    expect(freed).toEqual(["e1", "e2", "e1"]);
+    await fill(claimOf("e1", 1, { latest: true }));
+    expect(sends.length).toBe(3);
+    expect(outcomes[1]?.onSettled).toBeUndefined();
   });
 
   it("while draining gives back what a late statement claims, and what does not end in time", async () => {

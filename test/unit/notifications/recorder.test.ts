@@ -81,6 +81,31 @@ describe("the recorder", () => {
     expect(retries).toEqual([0]);
   });
 
+  it("says that an outcome is settled once what takes its row's place knows, or it cannot be recorded", async () => {
+    const { recorder, batch, passedOn } = controlled();
+    const settled: [string, number][] = [];
+    const add = (id: string) =>
+      recorder.add(
+        outcome(id, {
+          verdict: "retry",
+          waitMs: 700,
+          heir: { endpointId: id, formedThrough: 1n, carried: 1, waitMs: 700 },
+          onSettled: () => settled.push([id, passedOn.length]),
+        }),
+      );
+    add("recorded");
+    (await batch(0)).end(new DatabaseUnavailable(new Error("no connection")));
+    (await batch(1)).end();
+    await until("the first", () => settled.length === 1);
+    add("refused");
+    (await batch(2)).end(refused("23514"));
+    await until("the second", () => settled.length === 2);
+    expect(settled).toEqual([
+      ["recorded", 1],
+      ["refused", 1],
+    ]);
+  });
+
   it("writes outcomes of a few milliseconds together, and 64 at once", async () => {
     const { recorder, batch } = controlled();
     for (let n = 0; n < 70; n++) recorder.add(outcome(`d${n}`));
