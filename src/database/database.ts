@@ -158,7 +158,7 @@ export class Database implements Queryable {
     try {
       return (await target.query<Row>(config)).rows;
     } catch (error) {
-      if (error instanceof Error && error.message === GIVEN_UP) await this.#dropIdle();
+      if (error instanceof Error && error.message === GIVEN_UP) this.#dropIdle();
       throw asUnavailable(error);
     }
   }
@@ -167,9 +167,13 @@ export class Database implements Queryable {
    * The server said nothing in time: if that is the link, it is dead under the other connections as well, and each
    * would cost a statement its whole time limit to find out. If not, they are opened anew.
    */
-  async #dropIdle(): Promise<void> {
-    const idle = Array.from({ length: this.#pool.idleCount }, () => this.#pool.connect());
-    for (const client of idle) await client.then((dropped) => dropped.release(true)).catch(() => {});
+  #dropIdle(): void {
+    for (let left = this.#pool.idleCount; left > 0; left--) {
+      this.#pool.connect().then(
+        (client) => client.release(true),
+        () => {},
+      );
+    }
   }
 }
 
