@@ -22,6 +22,8 @@ export interface Change {
   last_error: string | null;
   /** It had ended before. */
   was_ended: boolean;
+  /** Only what was carried over and when it is due changed, and its endpoint wants the latest. */
+  told: boolean;
   [column: string]: unknown;
 }
 
@@ -52,20 +54,27 @@ export class History {
         seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         at timestamptz NOT NULL DEFAULT clock_timestamp(), who text, op text NOT NULL,
         delivery_id uuid NOT NULL, endpoint_id uuid NOT NULL, formed_through bigint NOT NULL,
-        lease integer, attempts integer, claimed boolean, ended text, last_error text, was_ended boolean);
+        lease integer, attempts integer, claimed boolean, ended text, last_error text, was_ended boolean,
+        told boolean);
       CREATE TABLE ${this.#own}.advance (
         at timestamptz NOT NULL DEFAULT clock_timestamp(), scope text NOT NULL, formed_through bigint NOT NULL);
       CREATE FUNCTION ${this.#own}.note_change() RETURNS trigger LANGUAGE plpgsql AS $$
       DECLARE
         was_ended boolean := false;
+        told boolean := false;
       BEGIN
         IF TG_OP <> 'INSERT' THEN was_ended := ${ended("OLD")} IS NOT NULL; END IF;
+        IF TG_OP = 'UPDATE' THEN
+          told := to_jsonb(NEW) - '{carried_attempts,next_attempt_at}'::text[]
+                    = to_jsonb(OLD) - '{carried_attempts,next_attempt_at}'::text[]
+            AND (SELECT deliver FROM ${this.#schema}.notification_endpoint WHERE endpoint_id = NEW.endpoint_id) = 'latest';
+        END IF;
         IF TG_OP = 'DELETE' THEN NEW := OLD; END IF;
         INSERT INTO ${this.#own}.change (who, op, delivery_id, endpoint_id, formed_through, lease, attempts,
-                                         claimed, ended, last_error, was_ended)
+                                         claimed, ended, last_error, was_ended, told)
         VALUES (nullif(current_setting('${WHO}', true), ''), TG_OP, NEW.delivery_id, NEW.endpoint_id,
                 NEW.formed_through, NEW.lease, NEW.attempts, NEW.lease_until IS NOT NULL, ${ended("NEW")},
-                NEW.last_error, was_ended);
+                NEW.last_error, was_ended, told);
         RETURN NULL;
       END $$;
       CREATE TRIGGER faults_change AFTER INSERT OR UPDATE OR DELETE ON ${this.#schema}.notification_delivery
@@ -84,7 +93,7 @@ export class History {
   changes(): Promise<Change[]> {
     return this.#db.query<Change>(
       `SELECT delivery_id, endpoint_id, formed_through, op, who, lease, attempts, claimed, ended, last_error,
-              was_ended, (extract(epoch FROM at) * 1000)::float8 AS at
+              was_ended, told, (extract(epoch FROM at) * 1000)::float8 AS at
        FROM ${this.#own}.change ORDER BY delivery_id, seq`,
     );
   }
