@@ -159,30 +159,20 @@ export class Deliveries {
     this.#maxAttempts = options.maxAttempts;
   }
 
-  /** Owes advances to every live endpoint of their projects, and claims what there is room for. */
+  /**
+   * Owes advances to every live endpoint of their projects, and claims what there is room for. Where there is `more`,
+   * `oweRest` owes it: what was claimed here need not wait for that, nor be lost with it.
+   */
   async owe(advances: Advance[], room: Room): Promise<Owed> {
-    const scopes = advances.map(({ scope }) => scope);
-    const signals = [
-      scopes,
-      advances.map(({ formedThrough }) => formedThrough),
-      advances.map(({ storedThrough }) => storedThrough),
-      advances.map(({ formedTurns }) => formedTurns),
-      advances.map(({ parkedTurns }) => parkedTurns),
-    ];
-    const oweAll = async (left: Room) =>
-      owedFrom(await this.#db.query<OwedRow>(this.#sql.owe, [...this.#roomValues(left), ...signals]));
-    if (new Set(scopes).size < scopes.length) return oweAll(room);
-    const rows = await this.#db.query<OwedRow>(this.#sql.oweEach, [...this.#roomValues(room), ...signals]);
-    const owed = owedFrom(rows);
-    if (rows[0]?.wanting_latest === 0) return owed;
-    const rest = await oweAll({ ...room, total: room.total - owed.claims.length });
-    return {
-      claims: [...owed.claims, ...rest.claims],
-      left: owed.left + rest.left,
-      written: owed.written + rest.written,
-      superseded: rest.superseded,
-      more: false,
-    };
+    if (new Set(advances.map(({ scope }) => scope)).size < advances.length)
+      return this.oweRest(advances, room);
+    const rows = await this.#db.query<OwedRow>(this.#sql.oweEach, this.#oweValues(advances, room));
+    return { ...owedFrom(rows), more: (rows[0]?.wanting_latest ?? 0) > 0 };
+  }
+
+  /** The same, those endpoints that want the latest included. */
+  async oweRest(advances: Advance[], room: Room): Promise<Owed> {
+    return owedFrom(await this.#db.query<OwedRow>(this.#sql.owe, this.#oweValues(advances, room)));
   }
 
   /** Owes what no signal brought: watermarks past what their endpoints were told. Call again while there is `more`. */
@@ -253,6 +243,17 @@ export class Deliveries {
   /** Deletes up to `limit` deliveries that ended longer ago than `retentionMs`; how many. */
   async expire(retentionMs: number, limit: number): Promise<number> {
     return (await this.#db.query(this.#sql.expire, [retentionMs, limit])).length;
+  }
+
+  #oweValues(advances: Advance[], room: Room): unknown[] {
+    return [
+      ...this.#roomValues(room),
+      advances.map(({ scope }) => scope),
+      advances.map(({ formedThrough }) => formedThrough),
+      advances.map(({ storedThrough }) => storedThrough),
+      advances.map(({ formedTurns }) => formedTurns),
+      advances.map(({ parkedTurns }) => parkedTurns),
+    ];
   }
 
   #roomValues({ total, perEndpoint, busy }: Room): unknown[] {

@@ -105,7 +105,12 @@ export class Engine {
       log,
     });
     this.#intake = new Intake({
-      owe: (signals) => owing((room) => deliveries.owe(signals, room)),
+      owe: async (signals) => {
+        const owed = await owing((room) => deliveries.owe(signals, room));
+        if (!owed.more) return owed;
+        const rest = await owing((room) => deliveries.oweRest(signals, room));
+        return { written: owed.written + rest.written, left: owed.left + rest.left };
+      },
       onLeft,
       reconcile: () => this.#reconciler.ask(),
       coalesceMs: settings.coalesceMs,

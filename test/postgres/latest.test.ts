@@ -21,6 +21,18 @@ describe("deliver: latest", () => {
     expect(of("/every")).toEqual(["pending", "pending", "pending", "pending"]);
   });
 
+  it("is owed by a statement of its own, after the endpoints that want every advance", async () => {
+    const bench = await engineBench({ leaseMs: 60_000 });
+    const latest = await bench.endpoint("/latest", "latest");
+    const every = await bench.endpoint("/every");
+    await bench.formation.advance("p1", { formedThrough: 1n });
+    const owed = await bench.deliveries.owe([signal(1n)], room());
+    expect(owed).toMatchObject({ claims: [{ endpointId: every }], written: 1, more: true });
+    const rest = await bench.deliveries.oweRest([signal(1n)], room());
+    expect(rest).toMatchObject({ claims: [{ endpointId: latest, latest: true }], written: 1, more: false });
+    expect(await bench.deliveries.owe([signal(1n)], room())).toMatchObject({ written: 0, more: true });
+  });
+
   it("lets what is under way finish, and does not retry it once newer news is owed", async () => {
     const bench = await engineBench({ leaseMs: 60_000 });
     await bench.endpoint("/latest", "latest");

@@ -52,7 +52,16 @@ export async function engineBench(
     formation,
     async owe(signals, free) {
       for (const { formedThrough } of signals) await formation.advance("p1", { formedThrough });
-      return deliveries.owe(signals, free);
+      const owed = await deliveries.owe(signals, free);
+      if (!owed.more) return owed;
+      const rest = await deliveries.oweRest(signals, { ...free, total: free.total - owed.claims.length });
+      return {
+        claims: [...owed.claims, ...rest.claims],
+        left: owed.left + rest.left,
+        written: owed.written + rest.written,
+        superseded: rest.superseded,
+        more: false,
+      };
     },
     record: async (outcomes) => (await deliveries.record(outcomes)).recorded.size,
     async endpoint(path, deliver = "every") {
