@@ -115,7 +115,7 @@ export class Lanes {
     let othersLag = false;
     const served: Lane[] = [];
     for (const lane of this.#lanes.values()) {
-      if (isIdle(lane) && lane.endedAt < now - memoryMs(lane)) {
+      if (isIdle(lane) && lane.endedAt < now - memoryMs(lane, now)) {
         this.#forget(lane);
         continue;
       }
@@ -126,7 +126,7 @@ export class Lanes {
       }
       const most = this.#holds(lane);
       let room = Math.max(0, most - lane.inFlight - lane.waiting.length);
-      if (lags(lane)) {
+      if (lags(lane, now)) {
         if (room > share) othersLag = true;
         room = Math.min(room, share);
         share -= room;
@@ -173,11 +173,12 @@ export class Lanes {
    */
   add(claim: Claim, room: GrantedRoom): boolean {
     const lane = this.#laneOf(claim);
-    if (!room.holds.has(lane.endpointId) && isUnproven(lane) && lags(lane)) return false;
+    const now = performance.now();
+    if (!room.holds.has(lane.endpointId) && isUnproven(lane) && lags(lane, now)) return false;
     const held = lane.inFlight + lane.waiting.length;
     if (held >= (lane.failing ? this.#limitOf(lane) : (room.holds.get(claim.endpointId) ?? UNPROVEN)))
       return false;
-    if (held === 0) lane.rested = rests(lane, performance.now());
+    if (held === 0) lane.rested = rests(lane, now);
     lane.latest = claim.latest;
     lane.waiting.push(claim);
     this.#countWaiting(lane, 1);
@@ -188,13 +189,20 @@ export class Lanes {
   /** The next claim to send, and those found that waited too long. */
   next(): { claim: Claim | undefined; stale: Claim[] } {
     const stale: Claim[] = [];
-    const tooOld = performance.now() - MAX_WAIT_MS;
+    const now = performance.now();
+    const tooOld = now - MAX_WAIT_MS;
+    // Hundreds may wait for a share and are gone through with each attempt that ends: what is the same for all is asked once.
+    const left = { unproven: this.#leftOf("unproven"), lagging: this.#leftOf("lagging") };
+    const mostUnanswered = this.#shareOfAll(UNANSWERED_SHARE);
     for (const lane of this.#ready) {
       if (this.#inFlight >= this.#concurrency) break;
       const [first] = lane.waiting;
       const isStale = first !== undefined && first.claimedAt < tooOld;
-      const share = shareOf(lane);
-      if (!isStale && share !== undefined && !this.#hasRoom(share, lane.origin)) continue;
+      const share = shareOf(lane, now);
+      if (!isStale && share !== undefined) {
+        if (left[share] === 0) continue;
+        if (share === "unproven" && lane.origin.unanswered >= mostUnanswered) continue;
+      }
       this.#ready.delete(lane);
       const claim = lane.waiting.shift();
       if (claim === undefined) continue;
@@ -236,10 +244,11 @@ export class Lanes {
     lane.endedAt = performance.now();
     this.#paceMs += (ms - this.#paceMs) / PACE_OVER;
     if (how !== "other") lane.failing = how === "failed";
-    if (lags(lane)) this.#moveLast(lane);
+    const behind = lags(lane, lane.endedAt);
+    if (behind) this.#moveLast(lane);
     const back = lane.failing ? this.takeWaiting(endpointId) : [];
     if (lane.waiting.length > 0 && lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
-    if (isIdle(lane) && !lags(lane) && this.#lanes.size > MAX_IDLE) this.#forget(lane);
+    if (isIdle(lane) && !behind && this.#lanes.size > MAX_IDLE) this.#forget(lane);
     return back;
   }
 
@@ -297,11 +306,6 @@ export class Lanes {
     return this.#limitOf(lane) * (quick && !lane.latest ? 1 + this.#ahead : 1);
   }
 
-  #hasRoom(share: Share, { unanswered }: Origin): boolean {
-    if (share === "unproven" && unanswered >= this.#shareOfAll(UNANSWERED_SHARE)) return false;
-    return this.#leftOf(share) > 0;
-  }
-
   #leftOf(share: Share): number {
     const { lagging, unproven } = this.#sharing;
     const unsure = this.#shareOfAll(UNSURE_SHARE) - lagging - unproven;
@@ -341,23 +345,23 @@ function isIdle({ inFlight, waiting, unrecorded }: Lane): boolean {
 }
 
 /** How long it is remembered while there is nothing for it: not, where nothing is known of it or its origin. */
-function memoryMs(lane: Lane): number {
-  return lags(lane) ? MEMORY_MS : isUnproven(lane) ? 0 : KNOWN_MS;
+function memoryMs(lane: Lane, now: number): number {
+  return lags(lane, now) ? MEMORY_MS : isUnproven(lane) ? 0 : KNOWN_MS;
 }
 
 /** Known to answer well, with nothing to do for a while. */
 function rests(lane: Lane, now: number): boolean {
-  return isIdle(lane) && !isUnproven(lane) && !lags(lane) && lane.endedAt < now - REST_MS;
+  return isIdle(lane) && !isUnproven(lane) && !lags(lane, now) && lane.endedAt < now - REST_MS;
 }
 
-function shareOf(lane: Lane): Share | undefined {
-  return lags(lane) ? "lagging" : isUnproven(lane) ? "unproven" : undefined;
+function shareOf(lane: Lane, now: number): Share | undefined {
+  return lags(lane, now) ? "lagging" : isUnproven(lane) ? "unproven" : undefined;
 }
 
 function isUnproven({ lastMs }: Lane): boolean {
   return lastMs === undefined;
 }
 
-function lags({ failing, lastMs, origin }: Lane): boolean {
-  return failing || (lastMs === undefined ? origin.isSilent : lastMs > SLOW_MS);
+function lags({ failing, lastMs, origin }: Lane, now: number): boolean {
+  return failing || (lastMs === undefined ? origin.isSilent(now) : lastMs > SLOW_MS);
 }

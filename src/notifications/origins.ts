@@ -20,8 +20,9 @@ export class Origin {
     return this.#unanswered;
   }
 
-  get isSilent(): boolean {
-    return this.#unanswered > 0 && performance.now() - this.#unansweredSince > SLOW_MS;
+  /** At `now` (performance.now, which the caller asks once for all). */
+  isSilent(now: number): boolean {
+    return this.#unanswered > 0 && now - this.#unansweredSince > SLOW_MS;
   }
 
   began(): void {
