@@ -257,7 +257,9 @@ export class Deliveries {
   }
 
   #roomValues({ total, perEndpoint, busy }: Room): unknown[] {
-    const rooms = Object.fromEntries(busy.map(({ endpointId, room }) => [endpointId, room]));
+    const rooms: Record<string, number> = {};
+    // What is as for all others need not be said: with 10,000 endpoints this list was a tenth of the worker's time.
+    for (const { endpointId, room } of busy) if (room !== perEndpoint) rooms[endpointId] = room;
     return [total, perEndpoint, JSON.stringify(rooms), this.#leaseMs];
   }
 }
