@@ -5,7 +5,7 @@ import type { Namespace } from "../database/namespace.ts";
 import { variablesHash } from "../ledger/hash.ts";
 import { signingKey } from "../signing/index.ts";
 import { type News, notificationFields } from "./payload.ts";
-import { type DeliveryStatements, deliveryStatements } from "./queries.ts";
+import { ANY_ORIGIN, type DeliveryStatements, deliveryStatements } from "./queries.ts";
 
 /** That a project's watermark advanced, and the numbers then. */
 export interface Advance {
@@ -41,6 +41,8 @@ export interface Room {
   total: number;
   perEndpoint: number;
   busy: { endpointId: string; room: number }[];
+  /** Origins, as `originOf` names them, whose other endpoints have none. */
+  fullOrigins?: string[];
   /** Whether endpoints that lag behind got none, since others had what they share: it is their turn the next time. */
   othersLag?: boolean;
 }
@@ -124,7 +126,7 @@ type OwedRow = ClaimRow & {
   due: boolean;
   considered: number;
   superseded: number;
-  /** Of what was considered, how many this left out since their endpoints want the latest. */
+  /** Endpoints that this left out since they want the latest. */
   wanting_latest?: number;
 };
 type DueRow = ClaimRow & { verdict: "claimed" | "parked" | "superseded"; looked_at: string };
@@ -161,18 +163,18 @@ export class Deliveries {
 
   /**
    * Owes advances to every live endpoint of their projects, and claims what there is room for. Where there is `more`,
-   * `oweRest` owes it: what was claimed here need not wait for that, nor be lost with it.
+   * `oweLatest` owes it: what was claimed here need not wait for that, nor be lost with it.
    */
   async owe(advances: Advance[], room: Room): Promise<Owed> {
-    if (new Set(advances.map(({ scope }) => scope)).size < advances.length)
-      return this.oweRest(advances, room);
-    const rows = await this.#db.query<OwedRow>(this.#sql.oweEach, this.#oweValues(advances, room));
+    const oneEach = new Set(advances.map(({ scope }) => scope)).size === advances.length;
+    const statement = oneEach ? this.#sql.oweEach : this.#sql.owe;
+    const rows = await this.#db.query<OwedRow>(statement, this.#oweValues(advances, room));
     return { ...owedFrom(rows), more: (rows[0]?.wanting_latest ?? 0) > 0 };
   }
 
-  /** The same, those endpoints that want the latest included. */
-  async oweRest(advances: Advance[], room: Room): Promise<Owed> {
-    return owedFrom(await this.#db.query<OwedRow>(this.#sql.owe, this.#oweValues(advances, room)));
+  /** The same for endpoints that want the latest. */
+  async oweLatest(advances: Advance[], room: Room): Promise<Owed> {
+    return owedFrom(await this.#db.query<OwedRow>(this.#sql.oweLatest, this.#oweValues(advances, room)));
   }
 
   /** Owes what no signal brought: watermarks past what their endpoints were told. Call again while there is `more`. */
@@ -256,10 +258,14 @@ export class Deliveries {
     ];
   }
 
-  #roomValues({ total, perEndpoint, busy }: Room): unknown[] {
+  #roomValues({ total, perEndpoint, busy, fullOrigins = [] }: Room): unknown[] {
     const rooms: Record<string, number> = {};
     // What is as for all others need not be said: with 10,000 endpoints this list takes a tenth of the worker's time.
     for (const { endpointId, room } of busy) if (room !== perEndpoint) rooms[endpointId] = room;
+    if (perEndpoint > 0 && fullOrigins.length > 0) {
+      rooms[ANY_ORIGIN] = 0;
+      for (const origin of fullOrigins) rooms[origin] = 0;
+    }
     return [total, perEndpoint, JSON.stringify(rooms), this.#leaseMs];
   }
 }

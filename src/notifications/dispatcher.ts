@@ -70,11 +70,6 @@ export class Dispatcher {
     return this.#lanes.isHungry(endpointId);
   }
 
-  /** Gives back what waited too long for its turn. */
-  giveBackStale(): void {
-    this.#sendWaiting();
-  }
-
   /** The endpoint was disabled: what waits for it is not sent any more. */
   forget(endpointId: string): void {
     for (const claim of this.#lanes.takeWaiting(endpointId)) this.#giveBack(claim);

@@ -29,8 +29,8 @@ const LAGGING_SHARE = 1 / 4;
  * for the unknown, it took a process that starts 31 s to find out which hundred of a thousand hang.
  */
 const UNSURE_SHARE = 3 / 4;
-/** Of the attempts, what an origin has without an answer for its endpoints that have not answered yet. */
-const UNANSWERED_SHARE = 1 / 4;
+/** Of the attempts, what an origin that keeps its last one waiting, or is new, has for endpoints that have not answered yet. */
+const ORIGIN_SHARE = 1 / 4;
 /** How long it is remembered that an endpoint lags behind: a forgotten one costs its usual few attempts. */
 const MEMORY_MS = 600_000;
 /** How long it is remembered that an endpoint answered well, of this many endpoints. */
@@ -63,7 +63,7 @@ interface Lane {
   latest: boolean;
   /** How long its last attempt took; undefined before the first one ended. */
   lastMs: number | undefined;
-  /** When its last attempt ended, or it was first heard of (performance.now). */
+  /** When its last attempt ended (performance.now). */
   endedAt: number;
 }
 
@@ -85,6 +85,8 @@ export class Lanes {
   /** Those of them to endpoints that have not answered yet. */
   #waitingUnproven = 0;
   #reserved = 0;
+  /** Endpoints remembered to have answered well, at the last look. */
+  #known = 0;
   readonly #sharing: Shares = { lagging: 0, unproven: 0 };
   #paceMs = FIRST_PACE_MS;
 
@@ -113,12 +115,17 @@ export class Lanes {
     const perEndpoint = this.takesUnproven ? UNPROVEN : 0;
     let share = this.#leftOf("lagging");
     let othersLag = false;
+    let known = 0;
+    const fullOrigins = new Set<string>();
     const served: Lane[] = [];
     for (const lane of this.#lanes.values()) {
-      if (isIdle(lane) && lane.endedAt < now - memoryMs(lane, now)) {
+      if (isIdle(lane) && lane.endedAt < now - (lags(lane) ? MEMORY_MS : KNOWN_MS)) {
         this.#forget(lane);
         continue;
       }
+      if (isUnproven(lane)) {
+        if (this.#isFull(lane.origin)) fullOrigins.add(lane.origin.name);
+      } else if (!lags(lane)) known++;
       if (rests(lane, now)) {
         // Where endpoints not known have as much, it need not be said.
         if (perEndpoint !== UNPROVEN) busy.push({ endpointId: lane.endpointId, room: UNPROVEN });
@@ -126,7 +133,7 @@ export class Lanes {
       }
       const most = this.#holds(lane);
       let room = Math.max(0, most - lane.inFlight - lane.waiting.length);
-      if (lags(lane, now)) {
+      if (lags(lane)) {
         if (room > share) othersLag = true;
         room = Math.min(room, share);
         share -= room;
@@ -137,7 +144,10 @@ export class Lanes {
     }
     // Whether or not they have anything due: others that have would otherwise never get a share.
     for (const lane of served) this.#moveLast(lane);
-    return { total: this.#free, perEndpoint, busy, holds, othersLag };
+    this.#known = known;
+    // In time an origin that is full will not be.
+    othersLag ||= fullOrigins.size > 0;
+    return { total: this.#free, perEndpoint, busy, fullOrigins: [...fullOrigins], holds, othersLag };
   }
 
   #forget(lane: Lane): void {
@@ -168,20 +178,20 @@ export class Lanes {
 
   /**
    * Takes a claim in; false where its endpoint has no room any more: `room` was what a statement was given, others
-   * may have run beside it, and the endpoint may have failed meanwhile. Likewise where nothing answers at its origin
-   * and it was not known to be one that lags behind: now it is, and gets its turn among those.
+   * may have run beside it, and the endpoint may have failed meanwhile. Likewise where it is not known and its origin
+   * has all that it may have for such.
    */
   add(claim: Claim, room: GrantedRoom): boolean {
     const lane = this.#laneOf(claim);
-    const now = performance.now();
-    if (!room.holds.has(lane.endpointId) && isUnproven(lane) && lags(lane, now)) return false;
+    if (lane === undefined) return false;
     const held = lane.inFlight + lane.waiting.length;
     if (held >= (lane.failing ? this.#limitOf(lane) : (room.holds.get(claim.endpointId) ?? UNPROVEN)))
       return false;
-    if (held === 0) lane.rested = rests(lane, now);
+    if (held === 0) lane.rested = rests(lane, performance.now());
     lane.latest = claim.latest;
     lane.waiting.push(claim);
     this.#countWaiting(lane, 1);
+    if (isUnproven(lane)) lane.origin.trying++;
     if (lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
     return true;
   }
@@ -189,32 +199,27 @@ export class Lanes {
   /** The next claim to send, and those found that waited too long. */
   next(): { claim: Claim | undefined; stale: Claim[] } {
     const stale: Claim[] = [];
-    const now = performance.now();
-    const tooOld = now - MAX_WAIT_MS;
-    // Hundreds may wait for a share and are gone through with each attempt that ends: what is the same for all is asked once.
+    const tooOld = performance.now() - MAX_WAIT_MS;
+    // Hundreds may wait for a share, and each attempt that ends goes through them: what is the same for all is asked once.
     const left = { unproven: this.#leftOf("unproven"), lagging: this.#leftOf("lagging") };
-    const mostUnanswered = this.#shareOfAll(UNANSWERED_SHARE);
     for (const lane of this.#ready) {
       if (this.#inFlight >= this.#concurrency) break;
       const [first] = lane.waiting;
       const isStale = first !== undefined && first.claimedAt < tooOld;
-      const share = shareOf(lane, now);
-      if (!isStale && share !== undefined) {
-        if (left[share] === 0) continue;
-        if (share === "unproven" && lane.origin.unanswered >= mostUnanswered) continue;
-      }
+      const share = shareOf(lane);
+      if (!isStale && share !== undefined && left[share] === 0) continue;
       this.#ready.delete(lane);
       const claim = lane.waiting.shift();
       if (claim === undefined) continue;
       this.#countWaiting(lane, -1);
       if (isStale) {
+        if (isUnproven(lane)) lane.origin.trying--;
         stale.push(claim);
         if (lane.waiting.length > 0) this.#ready.add(lane);
         continue;
       }
       lane.inFlight++;
       this.#inFlight++;
-      lane.origin.began();
       if (share !== undefined) {
         lane.sharing[share]++;
         this.#sharing[share]++;
@@ -238,17 +243,19 @@ export class Lanes {
       break;
     }
     lane.rested = false;
-    lane.origin.ended(ms);
-    if (isUnproven(lane)) this.#waitingUnproven -= lane.waiting.length;
+    lane.origin.ended(how === "accepted", ms);
+    if (isUnproven(lane)) {
+      lane.origin.trying -= 1 + lane.waiting.length;
+      this.#waitingUnproven -= lane.waiting.length;
+    }
     lane.lastMs = ms;
     lane.endedAt = performance.now();
     this.#paceMs += (ms - this.#paceMs) / PACE_OVER;
     if (how !== "other") lane.failing = how === "failed";
-    const behind = lags(lane, lane.endedAt);
-    if (behind) this.#moveLast(lane);
+    if (lags(lane)) this.#moveLast(lane);
     const back = lane.failing ? this.takeWaiting(endpointId) : [];
     if (lane.waiting.length > 0 && lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
-    if (isIdle(lane) && !behind && this.#lanes.size > MAX_IDLE) this.#forget(lane);
+    if (isIdle(lane) && !lags(lane) && this.#known > MAX_IDLE) this.#forget(lane);
     return back;
   }
 
@@ -270,28 +277,36 @@ export class Lanes {
     if (lane === undefined) return [];
     this.#ready.delete(lane);
     this.#countWaiting(lane, -lane.waiting.length);
+    if (isUnproven(lane)) lane.origin.trying -= lane.waiting.length;
     return lane.waiting.splice(0);
   }
 
-  #laneOf({ endpointId, url }: Claim): Lane {
-    let lane = this.#lanes.get(endpointId);
-    if (lane === undefined) {
-      lane = {
-        endpointId,
-        origin: this.#origins.enter(url),
-        inFlight: 0,
-        sharing: { lagging: 0, unproven: 0 },
-        waiting: [],
-        failing: false,
-        unrecorded: 0,
-        rested: false,
-        latest: false,
-        lastMs: undefined,
-        endedAt: performance.now(),
-      };
-      this.#lanes.set(endpointId, lane);
-    }
+  /** Undefined where it is not known, and its origin full. */
+  #laneOf({ endpointId, url }: Claim): Lane | undefined {
+    const known = this.#lanes.get(endpointId);
+    if (known !== undefined) return known;
+    const origin = this.#origins.of(url);
+    if (this.#isFull(origin)) return undefined;
+    const lane: Lane = {
+      endpointId,
+      origin,
+      inFlight: 0,
+      sharing: { lagging: 0, unproven: 0 },
+      waiting: [],
+      failing: false,
+      unrecorded: 0,
+      rested: false,
+      latest: false,
+      lastMs: undefined,
+      endedAt: 0,
+    };
+    this.#lanes.set(endpointId, lane);
+    this.#origins.enter(origin);
     return lane;
+  }
+
+  #isFull(origin: Origin): boolean {
+    return origin.isFull(this.#shareOfAll(ORIGIN_SHARE));
   }
 
   /** Attempts at once. */
@@ -344,24 +359,19 @@ function isIdle({ inFlight, waiting, unrecorded }: Lane): boolean {
   return inFlight === 0 && waiting.length === 0 && unrecorded === 0;
 }
 
-/** How long it is remembered while there is nothing for it: not, where nothing is known of it or its origin. */
-function memoryMs(lane: Lane, now: number): number {
-  return lags(lane, now) ? MEMORY_MS : isUnproven(lane) ? 0 : KNOWN_MS;
-}
-
 /** Known to answer well, with nothing to do for a while. */
 function rests(lane: Lane, now: number): boolean {
-  return isIdle(lane) && !isUnproven(lane) && !lags(lane, now) && lane.endedAt < now - REST_MS;
+  return isIdle(lane) && !isUnproven(lane) && !lags(lane) && lane.endedAt < now - REST_MS;
 }
 
-function shareOf(lane: Lane, now: number): Share | undefined {
-  return lags(lane, now) ? "lagging" : isUnproven(lane) ? "unproven" : undefined;
+function shareOf(lane: Lane): Share | undefined {
+  return isUnproven(lane) ? "unproven" : lags(lane) ? "lagging" : undefined;
 }
 
 function isUnproven({ lastMs }: Lane): boolean {
   return lastMs === undefined;
 }
 
-function lags({ failing, lastMs, origin }: Lane, now: number): boolean {
-  return failing || (lastMs === undefined ? origin.isSilent(now) : lastMs > SLOW_MS);
+function lags({ failing, lastMs }: Lane): boolean {
+  return failing || (lastMs !== undefined && lastMs > SLOW_MS);
 }

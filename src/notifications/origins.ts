@@ -1,38 +1,31 @@
-// Whether anything answers at an origin: endpoints that were not tried yet are judged by the others of theirs.
-// Without it a thousand endpoints of one host that went silent took the turns of all others not tried yet for 16 s.
+// What is known of the origins of endpoints: those that were not tried yet are judged by the others of theirs. Without
+// it a thousand endpoints of one silent host took the turns of all others not tried yet for 16 s.
 
-/** An attempt that took longer says nothing good of its origin; where none was quicker for as long, it is silent. */
+/** An attempt that took longer and was not accepted says nothing good of its origin. */
 export const SLOW_MS = 1_000;
+
+/** The origin of a stored URL, which is canonical: the statements cut it out in the same way (queries.ts). */
+export const originOf = (url: string): string => `//${url.split("/", 3)[2]}`;
 
 export class Origin {
   readonly name: string;
   /** Endpoints remembered of it. */
   lanes = 0;
-  #unanswered = 0;
-  #unansweredSince = 0;
+  /** Claims to endpoints of it that have not answered yet, sent or waiting. */
+  trying = 0;
+  #keepsWaiting = true;
 
   constructor(name: string) {
     this.name = name;
   }
 
-  /** Attempts begun since the last one that ended soon. */
-  get unanswered(): number {
-    return this.#unanswered;
+  /** Whether it may have no more than `most` of those, and has them: its last attempt kept its place in vain, or it is new. */
+  isFull(most: number): boolean {
+    return this.#keepsWaiting && this.trying >= most;
   }
 
-  /** At `now` (performance.now, which the caller asks once for all). */
-  isSilent(now: number): boolean {
-    return this.#unanswered > 0 && now - this.#unansweredSince > SLOW_MS;
-  }
-
-  began(): void {
-    if (this.#unanswered === 0) this.#unansweredSince = performance.now();
-    this.#unanswered++;
-  }
-
-  /** An attempt ended, however it did: what ends soon keeps nobody waiting. */
-  ended(ms: number): void {
-    if (ms <= SLOW_MS) this.#unanswered = 0;
+  ended(accepted: boolean, ms: number): void {
+    this.#keepsWaiting = !accepted && ms > SLOW_MS;
   }
 }
 
@@ -40,19 +33,18 @@ export class Origin {
 export class Origins {
   readonly #origins = new Map<string, Origin>();
 
-  /** Of a new endpoint. Text that is no URL is its own: the sender refuses it. */
-  enter(url: string): Origin {
-    const name = URL.parse(url)?.origin ?? url;
-    let origin = this.#origins.get(name);
-    if (origin === undefined) {
-      origin = new Origin(name);
-      this.#origins.set(name, origin);
-    }
-    origin.lanes++;
-    return origin;
+  of(url: string): Origin {
+    const name = originOf(url);
+    return this.#origins.get(name) ?? new Origin(name);
   }
 
-  /** An endpoint of it was forgotten. */
+  /** An endpoint of it is remembered. */
+  enter(origin: Origin): void {
+    origin.lanes++;
+    this.#origins.set(origin.name, origin);
+  }
+
+  /** It is forgotten. */
   leave(origin: Origin): void {
     origin.lanes--;
     if (origin.lanes === 0) this.#origins.delete(origin.name);

@@ -4,9 +4,13 @@ import type { Statement } from "../database/database.ts";
 import type { Namespace } from "../database/namespace.ts";
 import { ledgerTime, NOTIFICATION_TARGET } from "../ledger/ledger.ts";
 
+/** A key of $3 where it says anything of origins: without it no endpoint's URL is read. */
+export const ANY_ORIGIN = "//";
+
 export interface DeliveryStatements {
   owe: Statement;
   oweEach: Statement;
+  oweLatest: Statement;
   passOn: Statement;
   reconcile: Statement;
   claim: Statement;
@@ -29,10 +33,13 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
     `num_nonnulls(${alias}.delivered_at, ${alias}.parked_at, ${alias}.superseded_at) = 0`;
 
   /**
-   * The room of an endpoint: $2, or what $3 says of it, an object by id. By a binary search, since there may be
-   * thousands of both; joined with an array, 10,000 endpoints cost a claim 45 ms.
+   * The room of an endpoint: what $3 says of it, an object by id, else of its origin, else $2. By a binary search, since
+   * there may be thousands of both; joined with an array, 10,000 endpoints cost a claim 45 ms.
    */
-  const roomOf = (id: string) => `COALESCE(($3::jsonb ->> ${id}::text)::integer, $2)`;
+  const roomOf = (id: string, url: string) => `COALESCE(
+    ($3::jsonb ->> ${id}::text)::integer,
+    CASE WHEN $3::jsonb ? '${ANY_ORIGIN}' THEN ($3::jsonb ->> ('//' || split_part(${url}, '/', 3)))::integer END,
+    $2)`;
 
   /**
    * The newest watermark ever owed to an endpoint: the last entry of its range in
@@ -41,6 +48,8 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
   const newest = (endpointId: string) =>
     `COALESCE((SELECT newest.formed_through FROM ${delivery} newest WHERE newest.endpoint_id = ${endpointId}
                ORDER BY newest.formed_through DESC LIMIT 1), -1)`;
+
+  const urlOf = (id: string) => `(SELECT e.url FROM ${endpoint} e WHERE e.endpoint_id = ${id})`;
 
   /** A retry `o` of `d` that need not be made: its endpoint wants the latest, and newer news is owed. */
   const overtaken = `o.verdict = 'retry'
@@ -87,7 +96,7 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
                AND (o.formed_through < max(o.formed_through) OVER (PARTITION BY o.endpoint_id)
                     OR o.formed_through < ${newest("o.endpoint_id")}) AS outdated,
              row_number() OVER (PARTITION BY o.endpoint_id ORDER BY o.formed_through DESC)
-               <= CASE WHEN before.carried IS NULL THEN ${roomOf("o.endpoint_id")} ELSE 0 END AS has_room
+               <= CASE WHEN before.carried IS NULL THEN ${roomOf("o.endpoint_id", "o.url")} ELSE 0 END AS has_room
       FROM owed o ${before}
     ), ranked AS (
       SELECT p.*,
@@ -103,7 +112,7 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
   const leaseEnd = "now() + $4 * interval '1 ms'";
 
   /**
-   * Writes the deliveries of `owed`(endpoint_id, deliver, scope, formed_through, stored_through,
+   * Writes the deliveries of `owed`(endpoint_id, deliver, url, scope, formed_through, stored_through,
    * formed_turns, parked_turns, advanced_at) and claims, in the same statement, as many as this process
    * has room for: $1 in all, room $2 an endpoint, or what $3 says of it; lease $4 ms.
    *
@@ -154,7 +163,7 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
    * database may NOTIFY: a signal of more than the watermark says is not believed.
    */
   const signalled = `
-    SELECT e.endpoint_id, e.deliver, n.scope, n.formed_through, n.stored_through, n.formed_turns,
+    SELECT e.endpoint_id, e.deliver, e.url, n.scope, n.formed_through, n.stored_through, n.formed_turns,
            n.parked_turns, w.advanced_at
     FROM unnest($5::text[], $6::bigint[], $7::bigint[], $8::integer[], $9::integer[])
            AS n(scope, formed_through, stored_through, formed_turns, parked_turns)
@@ -166,12 +175,12 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
     owe: statement("owe", place(signalled)),
 
     // What nearly every advance meets, as little as it takes: no two signals of one project, and only the endpoints
-    // that want every advance. `wanting_latest` says how many others there are, for which `owe` is then run.
+    // that want every advance. `wanting_latest` says how many others there are, for which `owe_latest` is then run.
     oweEach: statement(
       "owe_each",
       `WITH owed AS (${signalled}), ranked AS (
          SELECT p.*, p.has_room AND count(*) FILTER (WHERE p.has_room) OVER (ORDER BY p.endpoint_id) <= $1 AS mine
-         FROM (SELECT o.*, ${roomOf("o.endpoint_id")} > 0 AS has_room FROM owed o WHERE o.deliver = 'every') p
+         FROM (SELECT o.*, ${roomOf("o.endpoint_id", "o.url")} > 0 AS has_room FROM owed o WHERE o.deliver = 'every') p
        ), inserted AS (
          INSERT INTO ${delivery} (delivery_id, scope, endpoint_id, formed_through, stored_through, formed_turns,
                                   parked_turns, occurred_at, attempts, lease, lease_until)
@@ -186,6 +195,8 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
                     count(*) FILTER (WHERE o.deliver = 'latest')::integer AS wanting_latest FROM owed o) total
        LEFT JOIN (inserted d JOIN ${endpoint} e USING (endpoint_id)) ON true`,
     ),
+
+    oweLatest: statement("owe_latest", place(`${signalled} AND e.deliver = 'latest'`)),
 
     // Says what came of a row to the one that took its place meanwhile, of the endpoints $1 and newer than $2: how often
     // $3 it has failed, and in how many ms $4 it may be tried. And where the statement that recorded a retry did not see
@@ -229,11 +240,11 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
       "reconcile",
       place(
         `
-        SELECT b.endpoint_id, b.deliver, b.scope, b.formed_through, b.stored_through,
+        SELECT b.endpoint_id, b.deliver, b.url, b.scope, b.formed_through, b.stored_through,
                LEAST(b.formed_through::numeric - b.told_through, 2147483647)::integer AS formed_turns,
                b.parked_turns, b.advanced_at
         FROM (
-          SELECT e.endpoint_id, e.deliver, w.*,
+          SELECT e.endpoint_id, e.deliver, e.url, w.*,
                  GREATEST(e.registered_from, ${newest("e.endpoint_id")}) AS told_through
           FROM ${endpoint} e JOIN ${watermark} w USING (scope)
           WHERE e.disabled_at IS NULL AND e.group_target IS NULL
@@ -275,7 +286,7 @@ export function deliveryStatements(namespace: Namespace, ledger = false): Delive
            WHERE d.endpoint_id = w.endpoint_id AND ${pending("d")} AND d.next_attempt_at <= now()
              AND (d.lease_until IS NULL OR d.lease_until <= now())
            ORDER BY d.next_attempt_at
-           LIMIT ${roomOf("w.endpoint_id")}
+           LIMIT ${roomOf("w.endpoint_id", urlOf("w.endpoint_id"))}
            FOR UPDATE SKIP LOCKED
          ) one
          LIMIT $1

@@ -13,14 +13,14 @@ const SHORTEST_SLEEP_MS = 5;
 const AFTER_ERROR_MS = 1_000;
 /** Where more endpoints lag behind than may be tried at once, the next ones are looked at after this time. */
 const LAGGING_TURN_MS = 250;
-/** While as much is claimed as there is room for, it is looked after this time whether some of it waited too long. */
-const FULL_TURN_MS = 250;
+/** And after this many times what the look took: with 10,000 endpoints of an origin that is full it takes 80 ms. */
+const LAGGING_TURN_LOOKS = 10;
 /** Sweeps that follow each other more closely share one answer to when the next delivery is due. */
 const ASK_EVERY_MS = 100;
 
 export interface SweeperOptions {
   deliveries: Pick<Deliveries, "claim" | "nextDueMs">;
-  dispatcher: Pick<Dispatcher, "fill" | "hungry" | "isHungry" | "takesUnproven" | "giveBackStale">;
+  dispatcher: Pick<Dispatcher, "fill" | "hungry" | "isHungry" | "takesUnproven">;
   metrics: Metrics;
   log: Logger;
 }
@@ -153,11 +153,9 @@ export class Sweeper {
     if (ask) this.#dueAt = Number.POSITIVE_INFINITY;
     let lookedAt: string;
     for (;;) {
-      if (!dispatcher.hungry) dispatcher.giveBackStale();
       this.#full = !dispatcher.hungry;
       this.#freed = false;
-      // What waits is too old soon, and nothing else may happen until then.
-      if (this.#full) return started + FULL_TURN_MS;
+      if (this.#full) return started + LONGEST_SLEEP_MS;
       const due = await dispatcher.fill((room) => {
         this.#saturated = saturated(room, []);
         this.#closed = room.perEndpoint === 0;
@@ -173,7 +171,10 @@ export class Sweeper {
       lookedAt = due.lookedAt;
       if (!due.more && !this.#freed) break;
     }
-    const longest = this.#othersLag || this.#closed ? LAGGING_TURN_MS : LONGEST_SLEEP_MS;
+    const looked = performance.now() - started;
+    const longest = this.#othersLag
+      ? Math.max(LAGGING_TURN_MS, LAGGING_TURN_LOOKS * looked)
+      : LONGEST_SLEEP_MS;
     if (!ask) return started + longest;
     // From the instant of the last look on, so that what fell due since is not slept past.
     this.#askedAt = performance.now();

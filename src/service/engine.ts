@@ -108,8 +108,9 @@ export class Engine {
       owe: async (signals) => {
         const owed = await owing((room) => deliveries.owe(signals, room));
         if (!owed.more) return owed;
-        const rest = await owing((room) => deliveries.oweRest(signals, room));
-        return { written: owed.written + rest.written, left: owed.left + rest.left };
+        if (owed.left > 0) onLeft();
+        const rest = await owing((room) => deliveries.oweLatest(signals, room));
+        return { written: owed.written + rest.written, left: rest.left };
       },
       onLeft,
       reconcile: () => this.#reconciler.ask(),

@@ -1,6 +1,7 @@
 // The statements of the delivery engine: owed once, claimed under a lease, ended exactly once.
 import { describe, expect, it } from "vitest";
-import { Deliveries } from "../../src/notifications/deliveries.ts";
+import { type Claim, Deliveries } from "../../src/notifications/deliveries.ts";
+import { originOf } from "../../src/notifications/origins.ts";
 import { engineBench, room, signal } from "../support/engine.ts";
 import { until } from "../support/until.ts";
 
@@ -30,6 +31,24 @@ describe("owing", () => {
     const owed = await bench.owe(signals, room(100, 2, [{ endpointId: busy, room: 0 }]));
     expect(owed.claims.map(({ endpointId }) => endpointId)).toEqual([free, free]);
     expect(owed).toMatchObject({ left: 6, written: 8 });
+  });
+
+  it("leaves alone the endpoints of a full origin but those that have room of their own", async () => {
+    const bench = await engineBench({ leaseMs: 60_000 });
+    const known = await bench.endpoint(":8443/known");
+    const other = await bench.endpoint(":8443/other");
+    const elsewhere = await bench.endpoint("/other");
+    const given = {
+      ...room(10, 1, [{ endpointId: known, room: 3 }]),
+      fullOrigins: [originOf("https://localhost:8443/any")],
+    };
+    const by = (claims: Claim[]) => claims.map(({ endpointId }) => endpointId).sort();
+    expect(by((await bench.owe([signal(1n)], given)).claims)).toEqual([known, elsewhere].sort());
+    await bench.owe([signal(2n), signal(3n)], room(0));
+    expect(by((await bench.deliveries.claim(given)).claims)).toEqual([known, known, elsewhere].sort());
+    expect((await bench.deliveries.claim({ ...given, busy: [], perEndpoint: 0 })).claims).toEqual([]);
+    const { claims } = await bench.deliveries.claim({ ...given, fullOrigins: [] });
+    expect(by(claims)).toEqual([elsewhere, other].sort());
   });
 
   it("by several replicas that hear every signal writes each once and never deadlocks", async () => {

@@ -28,7 +28,7 @@ describe("deliver: latest", () => {
     await bench.formation.advance("p1", { formedThrough: 1n });
     const owed = await bench.deliveries.owe([signal(1n)], room());
     expect(owed).toMatchObject({ claims: [{ endpointId: every }], written: 1, more: true });
-    const rest = await bench.deliveries.oweRest([signal(1n)], room());
+    const rest = await bench.deliveries.oweLatest([signal(1n)], room());
     expect(rest).toMatchObject({ claims: [{ endpointId: latest, latest: true }], written: 1, more: false });
     expect(await bench.deliveries.owe([signal(1n)], room())).toMatchObject({ written: 0, more: true });
   });

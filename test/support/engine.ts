@@ -54,7 +54,7 @@ export async function engineBench(
       for (const { formedThrough } of signals) await formation.advance("p1", { formedThrough });
       const owed = await deliveries.owe(signals, free);
       if (!owed.more) return owed;
-      const rest = await deliveries.oweRest(signals, { ...free, total: free.total - owed.claims.length });
+      const rest = await deliveries.oweLatest(signals, { ...free, total: free.total - owed.claims.length });
       return {
         claims: [...owed.claims, ...rest.claims],
         left: owed.left + rest.left,

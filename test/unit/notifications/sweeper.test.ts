@@ -17,7 +17,6 @@ afterEach(async () => {
 /** A sweeper over a scripted room and scripted claims; `claims` counts the statements. */
 function scripted(script: {
   room: () => Room;
-  giveBackStale?: () => void;
   claim?: () => Promise<Due>;
   nextDueMs?: () => Promise<number | undefined>;
 }) {
@@ -36,7 +35,6 @@ function scripted(script: {
       },
       isHungry: () => true,
       takesUnproven: true,
-      giveBackStale: () => script.giveBackStale?.(),
       fill: (claim) => claim(script.room()) as never,
     },
     ...quiet(),
@@ -115,25 +113,6 @@ describe("the sweeper", () => {
     total = 5;
     sweeper.onRoom("e1");
     await until("a claim", () => seen.claims === 1, 1_000);
-  });
-
-  it("finds out by itself that what waits has waited too long, and claims in its place", async () => {
-    let total = 0;
-    let stale = false;
-    const { seen } = scripted({
-      room: () => ({ ...free, total }),
-      giveBackStale: () => {
-        if (stale) total = 5;
-      },
-    });
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    stale = true;
-    await until("a claim", () => seen.claims === 1, 1_000);
-  });
-
-  it("looks again soon while there is no room for endpoints that were not tried yet", async () => {
-    const { seen } = scripted({ room: () => ({ ...free, perEndpoint: 0 }) });
-    await until("another claim", () => seen.claims === 2, 1_000);
   });
 
   it("claims again when a saturated endpoint's room came free during the statement", async () => {
