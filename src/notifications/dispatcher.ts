@@ -4,7 +4,7 @@ import { sign } from "../signing/index.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Claim, Heir, Outcome, Room } from "./deliveries.ts";
-import { Lanes } from "./lanes.ts";
+import { type Claimant, Lanes } from "./lanes.ts";
 import { notificationBody } from "./payload.ts";
 import type { Recorder } from "./recorder.ts";
 import { retryWait } from "./retry.ts";
@@ -39,11 +39,14 @@ export class Dispatcher {
 
   /**
    * Runs a claiming statement with the room there is now, and takes in what it claimed. The total is set
-   * aside meanwhile; where statements that overlapped took more for one endpoint than it may have, the
+   * aside meanwhile, but for some where it `looks` through the table; where statements that overlapped took more for one endpoint than it may have, the
    * surplus is given back.
    */
-  async fill<Result extends { claims: Claim[] }>(claim: (room: Room) => Promise<Result>): Promise<Result> {
-    const room = this.#lanes.room();
+  async fill<Result extends { claims: Claim[] }>(
+    claim: (room: Room) => Promise<Result>,
+    claimant?: Claimant,
+  ): Promise<Result> {
+    const room = this.#lanes.room(claimant);
     const unreserve = this.#lanes.reserve(room);
     try {
       const result = await claim(room);

@@ -164,7 +164,7 @@ export class Sweeper {
           for (const endpointId of saturated(room, claimed.claims)) this.#saturated.add(endpointId);
           return claimed;
         });
-      });
+      }, "looks");
       if (due.parked > 0) metrics.ended.inc({ state: "parked" }, due.parked);
       if (due.superseded > 0) metrics.ended.inc({ state: "superseded" }, due.superseded);
       if (this.#stopped) return started;

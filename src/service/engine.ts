@@ -4,8 +4,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Database } from "../database/database.ts";
 import type { Namespace } from "../database/namespace.ts";
 import type { Sender } from "../egress/index.ts";
-import { type Claim, Deliveries, type Owed, type Room } from "../notifications/deliveries.ts";
+import { Deliveries, type Owed, type Room } from "../notifications/deliveries.ts";
 import { Dispatcher } from "../notifications/dispatcher.ts";
+import type { Claimant } from "../notifications/lanes.ts";
 import { Recorder } from "../notifications/recorder.ts";
 import { Retention } from "../notifications/retention.ts";
 import { Sweeper } from "../notifications/sweeper.ts";
@@ -88,16 +89,14 @@ export class Engine {
     this.#retention = new Retention({ deliveries, retentionMs: settings.retentionMs, log });
     const onLeft = () => this.#sweeper.wake();
     // Room set aside for a statement that then used little of it is news to a sweeper that found none.
-    const fill = <Result extends { claims: Claim[] }>(claim: (room: Room) => Promise<Result>) =>
-      dispatcher.fill(claim).finally(() => this.#sweeper.onRoom());
-    const owing = async (owe: (room: Room) => Promise<Owed>) => {
-      const owed = await fill(owe);
+    const owing = async (owe: (room: Room) => Promise<Owed>, claimant?: Claimant) => {
+      const owed = await dispatcher.fill(owe, claimant).finally(() => this.#sweeper.onRoom());
       if (owed.superseded > 0) metrics.ended.inc({ state: "superseded" }, owed.superseded);
       return owed;
     };
     const hearing = () => this.#listener?.up === true;
     this.#reconciler = new Reconciler({
-      reconcile: () => owing((room) => deliveries.reconcile(room)),
+      reconcile: () => owing((room) => deliveries.reconcile(room), "looks"),
       onLeft,
       hearing,
       intervalMs: settings.reconcileMs,

@@ -187,6 +187,22 @@ describe("attempts", () => {
     expect(took(["6@dead"])).toEqual(["6@dead"]);
   });
 
+  it("find room for signals while a look has set all of it aside, a quarter of them and no more", () => {
+    const { lanes } = eight();
+    const look = lanes.reserve(lanes.room("looks"));
+    expect(lanes.room("looks").total).toBe(0);
+    const signals = lanes.room("signals");
+    expect(signals.total).toBe(2);
+    const owing = lanes.reserve(signals);
+    expect(lanes.room("signals").total).toBe(0);
+    owing();
+    look();
+    // Nor does a look find room that signals have set aside.
+    lanes.reserve(lanes.room("signals"));
+    expect(lanes.room("signals").total).toBe(0);
+    expect(lanes.room("looks").total).toBe(0);
+  });
+
   it("of an origin are given back with the claims that waited too long or were taken out", () => {
     const { lanes, add, send, prove } = eight();
     prove("a", "b");
