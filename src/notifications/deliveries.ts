@@ -85,6 +85,8 @@ export interface Owed {
   claims: Claim[];
   /** Rows written, due and left for a later claim, for want of room. */
   left: number;
+  /** Their endpoints. */
+  leftTo: string[];
   /** Rows written in all; 0 where everything was owed before. */
   written: number;
   /** Rows that this made superseded, of endpoints that want the latest. */
@@ -93,8 +95,16 @@ export interface Owed {
   more: boolean;
 }
 
+/** Endpoints by their ids, both ends excluded; `before` undefined is up to the last one. */
+export interface Range {
+  after: string;
+  before: string | undefined;
+}
+
 export interface Due {
   claims: Claim[];
+  /** The endpoints that were looked at, and had no more due than was taken unless that was all they had room for. */
+  looked: Range;
   parked: number;
   superseded: number;
   /** Whether more may be due: the room was used up, or only the later endpoints were looked at. */
@@ -197,9 +207,11 @@ export class Deliveries {
     ]);
     const rows = answer.filter(({ delivery_id }) => delivery_id !== null);
     const reachedEnd = rows.length < room.total;
-    this.#cursors[which] = reachedEnd ? BEFORE_ALL : (rows.at(-1)?.endpoint_id ?? BEFORE_ALL);
+    const last = reachedEnd ? undefined : rows.at(-1)?.endpoint_id;
+    this.#cursors[which] = last ?? BEFORE_ALL;
     return {
       claims: rows.filter(({ verdict }) => verdict === "claimed").map(claimFrom),
+      looked: { after: start, before: last },
       parked: rows.filter(({ verdict }) => verdict === "parked").length,
       superseded: rows.filter(({ verdict }) => verdict === "superseded").length,
       more: !reachedEnd || start !== BEFORE_ALL,
@@ -278,8 +290,8 @@ function owedFrom(answer: OwedRow[]): Owed {
   const rows = answer.filter(({ delivery_id }) => delivery_id !== null);
   const claims = rows.filter(({ claimed }) => claimed).map(claimFrom);
   const superseded = answer[0]?.superseded ?? 0;
-  const left = rows.filter(({ claimed, due }) => due && !claimed).length;
-  return { claims, left, written: rows.length, superseded, more: false };
+  const leftTo = rows.filter(({ claimed, due }) => due && !claimed).map(({ endpoint_id }) => endpoint_id);
+  return { claims, left: leftTo.length, leftTo, written: rows.length, superseded, more: false };
 }
 
 /** Signing keys by their secrets, the last ones used: making one anew for each claim is 2 % of a drain. */

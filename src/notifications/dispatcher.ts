@@ -3,7 +3,7 @@ import type { Sender, Outcome as SendOutcome } from "../egress/index.ts";
 import { sign } from "../signing/index.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import type { Claim, Heir, Outcome, Room } from "./deliveries.ts";
+import type { Claim, Heir, Outcome, Range, Room } from "./deliveries.ts";
 import { type Claimant, Lanes } from "./lanes.ts";
 import { notificationBody } from "./payload.ts";
 import type { Recorder } from "./recorder.ts";
@@ -39,20 +39,23 @@ export class Dispatcher {
 
   /**
    * Runs a claiming statement with the room there is now, and takes in what it claimed. The total is set
-   * aside meanwhile, but for some where it `looks` through the table; where statements that overlapped took more for one endpoint than it may have, the
-   * surplus is given back.
+   * aside meanwhile, but for some where it looks through the table; where statements that overlapped took more for one
+   * endpoint than it may have, the surplus is given back.
    */
-  async fill<Result extends { claims: Claim[] }>(
+  async fill<Result extends { claims: Claim[]; leftTo?: string[]; looked?: Range }>(
     claim: (room: Room) => Promise<Result>,
     claimant?: Claimant,
   ): Promise<Result> {
     const room = this.#lanes.room(claimant);
     const unreserve = this.#lanes.reserve(room);
+    const began = performance.now();
     try {
       const result = await claim(room);
       for (const one of result.claims) {
         if (this.#draining || !this.#lanes.add(one, room)) this.#giveBack(one);
       }
+      if (result.leftTo !== undefined) this.#lanes.left(result.leftTo);
+      if (result.looked !== undefined) this.#lanes.looked(room, result.claims, result.looked, began);
       return result;
     } finally {
       unreserve();

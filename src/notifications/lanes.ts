@@ -1,8 +1,10 @@
 // What each endpoint may have of this process's attempts, and the claims that wait for theirs. A slow or
 // failing endpoint takes only its own room: one attempt until it has answered and while it keeps failing, else a
 // few at once, and all that lag behind or are not known yet share a part of the attempts, so that the others always find room.
-import type { Claim, Room } from "./deliveries.ts";
-import { type Origin, Origins, SLOW_MS } from "./origins.ts";
+import type { Claim, Range, Room } from "./deliveries.ts";
+import { isUnproven, type Lane, lags, rests, SHARES, type Share, type Shares, shareOf } from "./lane.ts";
+import { LaneMemory } from "./lane-memory.ts";
+import type { Origin } from "./origins.ts";
 
 /**
  * Claims held beyond the attempts under way, as a multiple of those, so that no attempt waits for a claiming statement
@@ -33,44 +35,18 @@ const UNSURE_SHARE = 3 / 4;
 const OVERLAP_SHARE = 1 / 4;
 /** Of the attempts, what an origin that keeps its last one waiting, or is new, has for endpoints that have not answered yet. */
 const ORIGIN_SHARE = 1 / 4;
-/** How long it is remembered that an endpoint lags behind: a forgotten one costs its usual few attempts. */
-const MEMORY_MS = 600_000;
-/** How long it is remembered that an endpoint answered well, of this many endpoints. */
-const KNOWN_MS = 60_000;
-const MAX_IDLE = 1_000;
-/** One that has had nothing for longer rests: it gets one attempt until that has ended, as if it were new. */
-const REST_MS = 1_000;
+/**
+ * While only the endpoints that are named have room, a sweep names the quiet ones this often: what another process left,
+ * and old retries, are not missed for longer.
+ */
+const NAME_ALL_EVERY_MS = 1_000;
 /** Attempts that the average goes back over, and what it begins with: a few have to be quick first. */
 const PACE_OVER = 32;
 const FIRST_PACE_MS = 100;
 
-type Share = "lagging" | "unproven";
-type Shares = Record<Share, number>;
-const SHARES: readonly Share[] = ["unproven", "lagging"];
-
-interface Lane {
-  readonly endpointId: string;
-  readonly origin: Origin;
-  inFlight: number;
-  /** How many of them count towards which share. */
-  readonly sharing: Shares;
-  readonly waiting: Claim[];
-  /** Whether its last attempts failed in a way that is retried. */
-  failing: boolean;
-  /** Failures not written down yet that it may have no attempt before. */
-  unrecorded: number;
-  /** Whether it rested until what is under way began. */
-  rested: boolean;
-  /** Whether it wants the latest only: what waited for it here could not be overtaken any more. */
-  latest: boolean;
-  /** How long its last attempt took; undefined before the first one ended. */
-  lastMs: number | undefined;
-  /** When its last attempt ended (performance.now). */
-  endedAt: number;
-}
-
-/** What claims: signals, or a look through the table, the sweeper's or the reconciler's, which may take long. */
-export type Claimant = "signals" | "looks";
+/** What claims: signals, of these projects, or a look through the table, the reconciler's or the sweeper's, which may take long. */
+export type Claimant = ReadonlySet<string> | "comparison" | "sweep";
+type Kind = "signals" | "looks";
 
 /** Room as a statement is given it, with what each busy endpoint may hold in all by it. */
 export interface GrantedRoom extends Room {
@@ -81,9 +57,7 @@ export interface GrantedRoom extends Room {
 export class Lanes {
   readonly #concurrency: number;
   readonly #perEndpoint: number;
-  /** Endpoints with something under way or remembered, of those that lag behind the one tried last at the end. */
-  readonly #lanes = new Map<string, Lane>();
-  readonly #origins = new Origins();
+  readonly #memory = new LaneMemory();
   /** Those with a claim that could be sent, the one served last at the end. */
   readonly #ready = new Set<Lane>();
   #inFlight = 0;
@@ -92,8 +66,8 @@ export class Lanes {
   #waitingUnproven = 0;
   /** Set aside for statements under way. */
   readonly #reserved = { signals: 0, looks: 0 };
-  /** Endpoints remembered to have answered well, at the last look. */
-  #known = 0;
+  /** When all are named again (performance.now). */
+  #nameAllAt = Number.NEGATIVE_INFINITY;
   readonly #sharing: Shares = { lagging: 0, unproven: 0 };
   #paceMs = FIRST_PACE_MS;
 
@@ -108,9 +82,10 @@ export class Lanes {
 
   /** Sets the room of a claiming statement aside until the function it returns is called. */
   reserve({ total, claimant }: GrantedRoom): () => void {
-    this.#reserved[claimant] += total;
+    const kind = kindOf(claimant);
+    this.#reserved[kind] += total;
     return () => {
-      this.#reserved[claimant] -= total;
+      this.#reserved[kind] -= total;
     };
   }
 
@@ -118,27 +93,21 @@ export class Lanes {
    * What a claiming statement may take now. Signals do not wait for a look to end: beside 10,000 endpoints of a
    * host that hangs it takes 70 ms, and a tenth of all advances waited for it. What is claimed too much waits here.
    */
-  room(claimant: Claimant = "signals"): GrantedRoom {
+  room(claimant: Claimant = "sweep"): GrantedRoom {
     const busy: Room["busy"] = [];
     const holds = new Map<string, number>();
     const now = performance.now();
     const perEndpoint = this.takesUnproven ? UNPROVEN : 0;
     let share = this.#leftOf("lagging");
-    let othersLag = false;
-    let known = 0;
-    const fullOrigins = new Set<string>();
-    const served: Lane[] = [];
-    for (const lane of this.#lanes.values()) {
-      if (isIdle(lane) && lane.endedAt < now - (lags(lane) ? MEMORY_MS : KNOWN_MS)) {
-        this.#forget(lane);
-        continue;
-      }
-      if (isUnproven(lane)) {
-        if (this.#isFull(lane.origin)) fullOrigins.add(lane.origin.name);
-      } else if (!lags(lane)) known++;
+    const fullOrigins = this.#memory.origins.full(this.#shareOfAll(ORIGIN_SHARE));
+    const { lanes, leavesOut } = this.#named(claimant, perEndpoint > 0 && fullOrigins.length === 0);
+    // In time an origin that is full will not be.
+    let othersLag = leavesOut || fullOrigins.length > 0;
+    for (const lane of lanes) {
       if (rests(lane, now)) {
         // Where endpoints not known have as much, it need not be said.
-        if (perEndpoint !== UNPROVEN) busy.push({ endpointId: lane.endpointId, room: UNPROVEN });
+        if (perEndpoint !== UNPROVEN || this.#isFull(lane.origin))
+          busy.push({ endpointId: lane.endpointId, room: UNPROVEN });
         continue;
       }
       const most = this.#holds(lane);
@@ -147,28 +116,52 @@ export class Lanes {
         if (room > share) othersLag = true;
         room = Math.min(room, share);
         share -= room;
-        if (room > 0) served.push(lane);
+        // Whether or not it has anything due: others that have would otherwise never get a share.
+        if (room > 0) this.#memory.moveLast(lane);
       }
       busy.push({ endpointId: lane.endpointId, room });
       holds.set(lane.endpointId, most);
     }
-    // Whether or not they have anything due: others that have would otherwise never get a share.
-    for (const lane of served) this.#moveLast(lane);
-    this.#known = known;
-    // In time an origin that is full will not be.
-    othersLag ||= fullOrigins.size > 0;
-    const total = this.#freeTo(claimant);
-    return { claimant, total, perEndpoint, busy, fullOrigins: [...fullOrigins], holds, othersLag };
+    const total = this.#freeTo(kindOf(claimant));
+    return { claimant, total, perEndpoint, busy, fullOrigins, holds, othersLag };
   }
 
-  #forget(lane: Lane): void {
-    this.#lanes.delete(lane.endpointId);
-    this.#origins.leave(lane.origin);
+  /** The endpoints that a statement is told of, and whether it so leaves out any that have something due, perhaps. */
+  #named(claimant: Claimant, openToAll: boolean): { lanes: Lane[]; leavesOut: boolean } {
+    const memory = this.#memory;
+    if (typeof claimant !== "string") return { lanes: [...memory.ofScopes(claimant)], leavesOut: false };
+    const now = performance.now();
+    memory.tidy(now);
+    // The quiet ones have as much as those not known, which is as good as being named.
+    if (openToAll || !memory.anyQuiet) return { lanes: [...memory.engaged], leavesOut: false };
+    if (claimant !== "sweep" || now < this.#nameAllAt) return { lanes: [...memory.engaged], leavesOut: true };
+    this.#nameAllAt = now + NAME_ALL_EVERY_MS;
+    return { lanes: [...memory.engaged, ...memory.quiet], leavesOut: false };
   }
 
-  #moveLast(lane: Lane): void {
-    this.#lanes.delete(lane.endpointId);
-    this.#lanes.set(lane.endpointId, lane);
+  /** Rows of these endpoints were written and not claimed. */
+  left(endpointIds: readonly string[]): void {
+    for (const endpointId of endpointIds) {
+      const lane = this.#memory.get(endpointId);
+      if (lane === undefined) continue;
+      lane.leftAt = performance.now();
+      this.#memory.engage(lane);
+    }
+  }
+
+  /**
+   * A look that had this room, since `began` (performance.now), went through all endpoints of this range: those it
+   * named and took less of than it might have need not be named again.
+   */
+  looked(room: GrantedRoom, claims: readonly Claim[], { after, before }: Range, began: number): void {
+    const taken = new Map<string, number>();
+    for (const { endpointId } of claims) taken.set(endpointId, (taken.get(endpointId) ?? 0) + 1);
+    for (const { endpointId, room: most } of room.busy) {
+      const passed = endpointId > after && (before === undefined || endpointId < before);
+      if (!passed || (taken.get(endpointId) ?? 0) >= most) continue;
+      const lane = this.#memory.get(endpointId);
+      if (lane !== undefined && lane.leftAt < began) this.#memory.settle(lane);
+    }
   }
 
   /** Whether a claiming statement is worth its price: what waits has gone down by half. */
@@ -185,7 +178,7 @@ export class Lanes {
 
   /** The same for one endpoint. */
   isHungry(endpointId: string): boolean {
-    const lane = this.#lanes.get(endpointId);
+    const lane = this.#memory.get(endpointId);
     return lane === undefined || lane.waiting.length * 2 <= this.#holds(lane) - this.#limitOf(lane);
   }
 
@@ -201,10 +194,11 @@ export class Lanes {
     if (held >= (lane.failing ? this.#limitOf(lane) : (room.holds.get(claim.endpointId) ?? UNPROVEN)))
       return false;
     if (held === 0) lane.rested = rests(lane, performance.now());
+    this.#memory.engage(lane);
     lane.latest = claim.latest;
     lane.waiting.push(claim);
     this.#countWaiting(lane, 1);
-    if (isUnproven(lane)) lane.origin.trying++;
+    if (isUnproven(lane)) lane.origin.tries(1);
     if (lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
     return true;
   }
@@ -226,7 +220,7 @@ export class Lanes {
       if (claim === undefined) continue;
       this.#countWaiting(lane, -1);
       if (isStale) {
-        if (isUnproven(lane)) lane.origin.trying--;
+        if (isUnproven(lane)) lane.origin.tries(-1);
         stale.push(claim);
         if (lane.waiting.length > 0) this.#ready.add(lane);
         continue;
@@ -245,7 +239,7 @@ export class Lanes {
 
   /** An attempt ended after `ms`: "failed" in a way that is retried. Returns what now must not wait any longer. */
   ended(endpointId: string, how: "accepted" | "failed" | "other", ms: number): Claim[] {
-    const lane = this.#lanes.get(endpointId);
+    const lane = this.#memory.get(endpointId);
     if (lane === undefined) throw new Error("an attempt ended that had not begun");
     lane.inFlight--;
     this.#inFlight--;
@@ -258,23 +252,22 @@ export class Lanes {
     lane.rested = false;
     lane.origin.ended(how === "accepted", ms);
     if (isUnproven(lane)) {
-      lane.origin.trying -= 1 + lane.waiting.length;
+      lane.origin.tries(-1 - lane.waiting.length);
       this.#waitingUnproven -= lane.waiting.length;
     }
     lane.lastMs = ms;
     lane.endedAt = performance.now();
     this.#paceMs += (ms - this.#paceMs) / PACE_OVER;
     if (how !== "other") lane.failing = how === "failed";
-    if (lags(lane)) this.#moveLast(lane);
+    if (lags(lane)) this.#memory.moveLast(lane);
     const back = lane.failing ? this.takeWaiting(endpointId) : [];
     if (lane.waiting.length > 0 && lane.inFlight < this.#limitOf(lane)) this.#ready.add(lane);
-    if (isIdle(lane) && !lags(lane) && this.#known > MAX_IDLE) this.#forget(lane);
     return back;
   }
 
   /** Lets an endpoint have no attempt until the function it returns is called. */
   hold(endpointId: string): () => void {
-    const lane = this.#lanes.get(endpointId);
+    const lane = this.#memory.get(endpointId);
     if (lane === undefined) return () => {};
     lane.unrecorded++;
     return () => {
@@ -285,37 +278,22 @@ export class Lanes {
 
   /** Takes out what waits for one endpoint, or for all. */
   takeWaiting(endpointId?: string): Claim[] {
-    if (endpointId === undefined) return [...this.#lanes.keys()].flatMap((each) => this.takeWaiting(each));
-    const lane = this.#lanes.get(endpointId);
+    if (endpointId === undefined)
+      return [...this.#memory.engaged].flatMap((lane) => this.takeWaiting(lane.endpointId));
+    const lane = this.#memory.get(endpointId);
     if (lane === undefined) return [];
     this.#ready.delete(lane);
     this.#countWaiting(lane, -lane.waiting.length);
-    if (isUnproven(lane)) lane.origin.trying -= lane.waiting.length;
+    if (isUnproven(lane)) lane.origin.tries(-lane.waiting.length);
     return lane.waiting.splice(0);
   }
 
   /** Undefined where it is not known, and its origin full. */
-  #laneOf({ endpointId, url }: Claim): Lane | undefined {
-    const known = this.#lanes.get(endpointId);
+  #laneOf(claim: Claim): Lane | undefined {
+    const known = this.#memory.get(claim.endpointId);
     if (known !== undefined) return known;
-    const origin = this.#origins.of(url);
-    if (this.#isFull(origin)) return undefined;
-    const lane: Lane = {
-      endpointId,
-      origin,
-      inFlight: 0,
-      sharing: { lagging: 0, unproven: 0 },
-      waiting: [],
-      failing: false,
-      unrecorded: 0,
-      rested: false,
-      latest: false,
-      lastMs: undefined,
-      endedAt: 0,
-    };
-    this.#lanes.set(endpointId, lane);
-    this.#origins.enter(origin);
-    return lane;
+    const origin = this.#memory.origins.of(claim.url);
+    return this.#isFull(origin) ? undefined : this.#memory.add(claim, origin);
   }
 
   #isFull(origin: Origin): boolean {
@@ -362,31 +340,14 @@ export class Lanes {
     return Math.max(0, this.#waitingUnproven - this.#leftOf("unproven"));
   }
 
-  #freeTo(claimant: Claimant): number {
+  #freeTo(kind: Kind): number {
     const { signals, looks } = this.#reserved;
-    const overlap = claimant === "signals" ? Math.min(looks, this.#shareOfAll(OVERLAP_SHARE)) : 0;
+    const overlap = kind === "signals" ? Math.min(looks, this.#shareOfAll(OVERLAP_SHARE)) : 0;
     const taken = this.#inFlight + this.#waiting - this.#blocked + signals + looks - overlap;
     return Math.max(0, this.#concurrency * (1 + this.#ahead) - taken);
   }
 }
 
-function isIdle({ inFlight, waiting, unrecorded }: Lane): boolean {
-  return inFlight === 0 && waiting.length === 0 && unrecorded === 0;
-}
-
-/** Known to answer well, with nothing to do for a while. */
-function rests(lane: Lane, now: number): boolean {
-  return isIdle(lane) && !isUnproven(lane) && !lags(lane) && lane.endedAt < now - REST_MS;
-}
-
-function shareOf(lane: Lane): Share | undefined {
-  return isUnproven(lane) ? "unproven" : lags(lane) ? "lagging" : undefined;
-}
-
-function isUnproven({ lastMs }: Lane): boolean {
-  return lastMs === undefined;
-}
-
-function lags({ failing, lastMs }: Lane): boolean {
-  return failing || (lastMs !== undefined && lastMs > SLOW_MS);
+function kindOf(claimant: Claimant): Kind {
+  return typeof claimant === "string" ? "looks" : "signals";
 }

@@ -12,16 +12,26 @@ export class Origin {
   /** Endpoints remembered of it. */
   lanes = 0;
   /** Claims to endpoints of it that have not answered yet, sent or waiting. */
-  trying = 0;
+  #trying = 0;
   #keepsWaiting = true;
+  readonly #tried: Set<Origin>;
 
-  constructor(name: string) {
+  /** `tried`: where it is found while there are such claims. */
+  constructor(name: string, tried: Set<Origin>) {
     this.name = name;
+    this.#tried = tried;
+  }
+
+  /** So many more of those claims, or fewer. */
+  tries(change: number): void {
+    this.#trying += change;
+    if (this.#trying > 0) this.#tried.add(this);
+    else this.#tried.delete(this);
   }
 
   /** Whether it may have no more than `most` of those, and has them: its last attempt kept its place in vain, or it is new. */
   isFull(most: number): boolean {
-    return this.#keepsWaiting && this.trying >= most;
+    return this.#keepsWaiting && this.#trying >= most;
   }
 
   ended(accepted: boolean, ms: number): void {
@@ -32,10 +42,16 @@ export class Origin {
 /** The origins of the endpoints that are remembered. */
 export class Origins {
   readonly #origins = new Map<string, Origin>();
+  readonly #tried = new Set<Origin>();
 
   of(url: string): Origin {
     const name = originOf(url);
-    return this.#origins.get(name) ?? new Origin(name);
+    return this.#origins.get(name) ?? new Origin(name, this.#tried);
+  }
+
+  /** The names of those that are full: nothing is under way to the new endpoints of all others, or they answer. */
+  full(most: number): string[] {
+    return [...this.#tried].filter((origin) => origin.isFull(most)).map(({ name }) => name);
   }
 
   /** An endpoint of it is remembered. */

@@ -27,11 +27,18 @@ export interface SweeperOptions {
 
 /** The endpoints that may have more due than their room let this claim take. */
 function saturated(room: Room, claims: Claim[]): Set<string> {
-  const left = new Map(room.busy.map((endpoint) => [endpoint.endpointId, endpoint.room]));
-  for (const { endpointId } of claims) {
-    left.set(endpointId, (left.get(endpointId) ?? room.perEndpoint) - 1);
+  const left = new Map<string, number>();
+  const full = new Set<string>();
+  for (const { endpointId, room: free } of room.busy) {
+    left.set(endpointId, free);
+    if (free <= 0) full.add(endpointId);
   }
-  return new Set([...left].filter(([, free]) => free <= 0).map(([endpointId]) => endpointId));
+  for (const { endpointId } of claims) {
+    const free = (left.get(endpointId) ?? room.perEndpoint) - 1;
+    left.set(endpointId, free);
+    if (free <= 0) full.add(endpointId);
+  }
+  return full;
 }
 
 export class Sweeper {
@@ -164,7 +171,7 @@ export class Sweeper {
           for (const endpointId of saturated(room, claimed.claims)) this.#saturated.add(endpointId);
           return claimed;
         });
-      }, "looks");
+      }, "sweep");
       if (due.parked > 0) metrics.ended.inc({ state: "parked" }, due.parked);
       if (due.superseded > 0) metrics.ended.inc({ state: "superseded" }, due.superseded);
       if (this.#stopped) return started;

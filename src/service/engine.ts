@@ -89,14 +89,14 @@ export class Engine {
     this.#retention = new Retention({ deliveries, retentionMs: settings.retentionMs, log });
     const onLeft = () => this.#sweeper.wake();
     // Room set aside for a statement that then used little of it is news to a sweeper that found none.
-    const owing = async (owe: (room: Room) => Promise<Owed>, claimant?: Claimant) => {
+    const owing = async (owe: (room: Room) => Promise<Owed>, claimant: Claimant) => {
       const owed = await dispatcher.fill(owe, claimant).finally(() => this.#sweeper.onRoom());
       if (owed.superseded > 0) metrics.ended.inc({ state: "superseded" }, owed.superseded);
       return owed;
     };
     const hearing = () => this.#listener?.up === true;
     this.#reconciler = new Reconciler({
-      reconcile: () => owing((room) => deliveries.reconcile(room), "looks"),
+      reconcile: () => owing((room) => deliveries.reconcile(room), "comparison"),
       onLeft,
       hearing,
       intervalMs: settings.reconcileMs,
@@ -105,10 +105,11 @@ export class Engine {
     });
     this.#intake = new Intake({
       owe: async (signals) => {
-        const owed = await owing((room) => deliveries.owe(signals, room));
+        const projects = new Set(signals.map(({ scope }) => scope));
+        const owed = await owing((room) => deliveries.owe(signals, room), projects);
         if (!owed.more) return owed;
         if (owed.left > 0) onLeft();
-        const rest = await owing((room) => deliveries.oweLatest(signals, room));
+        const rest = await owing((room) => deliveries.oweLatest(signals, room), projects);
         return { written: owed.written + rest.written, left: rest.left };
       },
       onLeft,

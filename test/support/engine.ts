@@ -58,6 +58,7 @@ export async function engineBench(
       return {
         claims: [...owed.claims, ...rest.claims],
         left: owed.left + rest.left,
+        leftTo: [...owed.leftTo, ...rest.leftTo],
         written: owed.written + rest.written,
         superseded: rest.superseded,
         more: false,

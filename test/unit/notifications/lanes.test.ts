@@ -1,7 +1,7 @@
 // What each endpoint may have: in all, ahead of its turn, while it fails, and while it is slow.
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Claim } from "../../../src/notifications/deliveries.ts";
-import { Lanes } from "../../../src/notifications/lanes.ts";
+import type { Claim, Range } from "../../../src/notifications/deliveries.ts";
+import { type Claimant, Lanes } from "../../../src/notifications/lanes.ts";
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["performance"] });
@@ -14,7 +14,12 @@ afterEach(() => {
 /** Each endpoint is of an origin of its own, but `x@host` of `host`. */
 const claimOf = (endpointId: string) => {
   const host = endpointId.split("@").at(-1);
-  return { endpointId, url: `https://${host}.example/in`, claimedAt: performance.now() } as Claim;
+  return {
+    endpointId,
+    url: `https://${host}.example/in`,
+    claimedAt: performance.now(),
+    news: { scope: `p-${endpointId}` },
+  } as Claim;
 };
 
 /** Lanes of 8 attempts, 4 an endpoint. */
@@ -189,18 +194,18 @@ describe("attempts", () => {
 
   it("find room for signals while a look has set all of it aside, a quarter of them and no more", () => {
     const { lanes } = eight();
-    const look = lanes.reserve(lanes.room("looks"));
-    expect(lanes.room("looks").total).toBe(0);
-    const signals = lanes.room("signals");
+    const look = lanes.reserve(lanes.room("sweep"));
+    expect(lanes.room("sweep").total).toBe(0);
+    const signals = lanes.room(new Set());
     expect(signals.total).toBe(2);
     const owing = lanes.reserve(signals);
-    expect(lanes.room("signals").total).toBe(0);
+    expect(lanes.room(new Set()).total).toBe(0);
     owing();
     look();
     // Nor does a look find room that signals have set aside.
-    lanes.reserve(lanes.room("signals"));
-    expect(lanes.room("signals").total).toBe(0);
-    expect(lanes.room("looks").total).toBe(0);
+    lanes.reserve(lanes.room(new Set()));
+    expect(lanes.room(new Set()).total).toBe(0);
+    expect(lanes.room("sweep").total).toBe(0);
   });
 
   it("of an origin are given back with the claims that waited too long or were taken out", () => {
@@ -219,7 +224,7 @@ describe("attempts", () => {
     expect(add("5@dead", 1)).toBe(0);
   });
 
-  it("are remembered to have ended well for a thousand endpoints, however many fail", () => {
+  it("are remembered to have ended well, however many fail", () => {
     const { lanes, attempt, roomOf } = eight();
     for (let n = 0; n < 1_100; n++) attempt(`${n}@bad`, "failed", 5);
     attempt("good", "accepted", 5);
@@ -247,6 +252,99 @@ describe("attempts", () => {
     expect(roomOf("a")).toBe(4);
     vi.advanceTimersByTime(61_000);
     expect(roomOf("a")).toBeUndefined();
+  });
+});
+
+describe("a statement is told of", () => {
+  /** Of eight attempts, the six that those not known may have are under way: only who is named has room. */
+  function closed(...proven: string[]) {
+    const made = eight();
+    made.prove(...proven);
+    const named = (claimant?: Claimant) => made.lanes.room(claimant).busy.map(({ endpointId }) => endpointId);
+    /** A look that found nothing due. */
+    const look = (range: Range = ALL) => {
+      const room = made.lanes.room();
+      made.lanes.looked(room, [], range, performance.now());
+      return room;
+    };
+    const close = () => {
+      for (const endpointId of "uvwxyz") made.add(endpointId, 1);
+      expect(made.send()).toEqual([..."uvwxyz"]);
+      expect(made.lanes.room(new Set()).perEndpoint).toBe(0);
+    };
+    return { ...made, named, look, close };
+  }
+  const ALL: Range = { after: "", before: undefined };
+
+  it("those its signals are for, and no others", () => {
+    const { named, close } = closed("a", "b");
+    close();
+    expect(named(new Set(["p-b", "p-nobody"]))).toEqual(["b"]);
+    expect(named(new Set())).toEqual([]);
+  });
+
+  it("those that may have more due; the others that are known once in a second", () => {
+    const { lanes, add, send, look, named, close } = closed("a", "b");
+    close();
+    expect(named()).toEqual(["a", "b", ..."uvwxyz"]);
+    look();
+    // The first that leaves them out names them all.
+    expect(named()).toEqual([..."uvwxyz", "a", "b"]);
+    expect(named()).toEqual([..."uvwxyz"]);
+    expect(look().othersLag).toBe(true);
+    expect(named(new Set(["p-a"]))).toEqual(["a"]);
+    vi.advanceTimersByTime(1_001);
+    expect(lanes.room()).toMatchObject({ othersLag: false });
+    vi.advanceTimersByTime(900);
+    expect(named()).toEqual([..."uvwxyz"]);
+
+    // One that is sent to again may have more.
+    const granted = lanes.room(new Set(["p-a"]));
+    expect(lanes.add(claimOf("a"), granted)).toBe(true);
+    expect(send()).toEqual(["a"]);
+    lanes.ended("a", "accepted", 90);
+    expect(named()).toEqual([..."uvwxyz", "a"]);
+    expect(add("b", 1)).toBe(1);
+  });
+
+  it("those with rows that were written and not claimed, also where a look ends that did not see them", () => {
+    const { lanes, look, named, close } = closed("a", "b");
+    close();
+    look();
+    named();
+    lanes.left(["b", "nobody"]);
+    expect(named()).toEqual([..."uvwxyz", "b"]);
+
+    const room = lanes.room();
+    const began = performance.now();
+    vi.advanceTimersByTime(10);
+    lanes.left(["b"]);
+    lanes.looked(room, [], ALL, began);
+    expect(named()).toEqual([..."uvwxyz", "b"]);
+  });
+
+  it("those that the last look did not reach, or took all of that it might", () => {
+    const { lanes, look, named, close } = closed("a", "b", "c", "d");
+    close();
+    look({ after: "a", before: "c" });
+    named();
+    expect(named()).toEqual(["a", "c", "d", ..."uvwxyz"]);
+    lanes.looked(lanes.room(), Array(4).fill(claimOf("c")), ALL, performance.now());
+    expect(named()).toEqual(["c", ..."uvwxyz"]);
+  });
+
+  it("those that rest, too, where their origin is full", () => {
+    const { lanes, add, send, prove, named } = closed();
+    prove("good@host");
+    vi.advanceTimersByTime(2_000);
+    expect(named()).toEqual([]);
+    add("0@host", 1);
+    add("1@host", 1);
+    expect(send()).toHaveLength(2);
+    lanes.ended("0@host", "failed", 5_000);
+    add("2@host", 1);
+    expect(lanes.room()).toMatchObject({ perEndpoint: 1, fullOrigins: ["//host.example"] });
+    expect(lanes.room().busy).toContainEqual({ endpointId: "good@host", room: 1 });
   });
 });
 

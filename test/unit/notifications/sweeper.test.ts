@@ -5,7 +5,14 @@ import { Sweeper } from "../../../src/notifications/sweeper.ts";
 import { quiet } from "../../support/quiet.ts";
 import { until } from "../../support/until.ts";
 
-const NOTHING: Due = { claims: [], parked: 0, superseded: 0, more: false, lookedAt: "infinity" };
+const NOTHING: Due = {
+  claims: [],
+  looked: { after: "", before: undefined },
+  parked: 0,
+  superseded: 0,
+  more: false,
+  lookedAt: "infinity",
+};
 const claimOf = (endpointId: string) => ({ endpointId }) as Claim;
 
 let stop: (() => Promise<void>) | undefined;

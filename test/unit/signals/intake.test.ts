@@ -8,7 +8,7 @@ import { until } from "../../support/until.ts";
 
 const payload = (scope: string, formed: number) =>
   `{"scope":"${scope}","formed_through":${formed},"stored_through":${formed},"formed_turns":1,"parked_turns":0}`;
-const OWED: Owed = { claims: [], superseded: 0, left: 0, written: 1, more: false };
+const OWED: Owed = { claims: [], superseded: 0, left: 0, leftTo: [], written: 1, more: false };
 
 function controlled(options: { coalesceMs?: number; owed?: Owed } = {}) {
   const batches: { signals: Signal[]; end: (error?: Error) => void }[] = [];
@@ -54,7 +54,7 @@ describe("the intake", () => {
 
   it("says when rows were left for want of room", async () => {
     const { intake, batch, asked } = controlled({
-      owed: { claims: [], superseded: 0, left: 2, written: 2, more: false },
+      owed: { claims: [], superseded: 0, left: 2, leftTo: ["e1", "e2"], written: 2, more: false },
     });
     intake.take(payload("p1", 1));
     (await batch(0)).end();

@@ -5,7 +5,7 @@ import { Reconciler } from "../../../src/signals/reconciler.ts";
 import { quiet } from "../../support/quiet.ts";
 import { until } from "../../support/until.ts";
 
-const NOTHING: Owed = { claims: [], superseded: 0, left: 0, written: 0, more: false };
+const NOTHING: Owed = { claims: [], superseded: 0, left: 0, leftTo: [], written: 0, more: false };
 
 let stop: (() => Promise<void>) | undefined;
 afterEach(async () => {
