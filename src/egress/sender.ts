@@ -58,8 +58,8 @@ export interface Sender {
   close(): Promise<void>;
 }
 
-/** Parsed destinations remembered; they are few, and parsing one costs more than the rest of the check. */
-const MAX_TARGETS = 1_000;
+/** Parsed destinations remembered: parsing one costs more than the rest of the check. */
+const MAX_TARGETS = 10_000;
 const DEFAULT_MAX_IDLE = 256;
 const ABORTED: Outcome = Object.freeze({ kind: "aborted" });
 

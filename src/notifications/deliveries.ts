@@ -294,9 +294,9 @@ function owedFrom(answer: OwedRow[]): Owed {
   return { claims, left: leftTo.length, leftTo, written: rows.length, superseded, more: false };
 }
 
-/** Signing keys by their secrets, the last ones used: making one anew for each claim is 2 % of a drain. */
+/** Signing keys by their secrets: making one anew for each claim is 2 % of a drain. */
 const keys = new Map<string, KeyObject>();
-const MAX_KEYS = 1_000;
+const MAX_KEYS = 10_000;
 
 function keyOf(secret: string): KeyObject {
   let key = keys.get(secret);
