@@ -43,7 +43,9 @@ export interface Room {
   busy: { endpointId: string; room: number }[];
   /** Origins, as `originOf` names them, whose other endpoints have none. */
   fullOrigins?: string[];
-  /** Whether endpoints that lag behind got none, since others had what they share: it is their turn the next time. */
+  /** Whether all that are known to answer are named, too, and not those alone that may have more due. */
+  namesAll?: boolean | undefined;
+  /** Whether any got none that may have something due, since others had what they share or they were not named: it is their turn soon. */
   othersLag?: boolean;
 }
 
@@ -95,16 +97,17 @@ export interface Owed {
   more: boolean;
 }
 
-/** Endpoints by their ids, both ends excluded; `before` undefined is up to the last one. */
-export interface Range {
+/** What a look went through: the endpoints between these ids, both excluded; `before` undefined is up to the last one. */
+export interface Looked {
   after: string;
   before: string | undefined;
+  /** The endpoint of each row that was claimed or ended. */
+  took: string[];
 }
 
 export interface Due {
   claims: Claim[];
-  /** The endpoints that were looked at, and had no more due than was taken unless that was all they had room for. */
-  looked: Range;
+  looked: Looked;
   parked: number;
   superseded: number;
   /** Whether more may be due: the room was used up, or only the later endpoints were looked at. */
@@ -154,9 +157,10 @@ export class Deliveries {
   readonly #ledgerRun: string | undefined;
   /**
    * The endpoint that the last claim ended at, the next one starts behind it, so that all get their turn: of claims
-   * that take from every endpoint, and of those that take from known ones only and so come to an end sooner.
+   * that take from every endpoint, of those that take from named ones only and so come to an end sooner, and of those
+   * that name all.
    */
-  readonly #cursors = { open: BEFORE_ALL, closed: BEFORE_ALL };
+  readonly #cursors = { open: BEFORE_ALL, closed: BEFORE_ALL, all: BEFORE_ALL };
 
   /** `ledgerRun`: by which run the ledger knows what is delivered; undefined enters nothing there. */
   constructor(
@@ -198,7 +202,7 @@ export class Deliveries {
 
   /** Claims what is due, a little from each endpoint, taking up where the last claim left off. */
   async claim(room: Room): Promise<Due> {
-    const which = room.perEndpoint > 0 ? "open" : "closed";
+    const which = room.namesAll ? "all" : room.perEndpoint > 0 ? "open" : "closed";
     const start = this.#cursors[which];
     const answer = await this.#db.query<DueRow>(this.#sql.claim, [
       ...this.#roomValues(room),
@@ -211,7 +215,7 @@ export class Deliveries {
     this.#cursors[which] = last ?? BEFORE_ALL;
     return {
       claims: rows.filter(({ verdict }) => verdict === "claimed").map(claimFrom),
-      looked: { after: start, before: last },
+      looked: { after: start, before: last, took: rows.map(({ endpoint_id }) => endpoint_id) },
       parked: rows.filter(({ verdict }) => verdict === "parked").length,
       superseded: rows.filter(({ verdict }) => verdict === "superseded").length,
       more: !reachedEnd || start !== BEFORE_ALL,
@@ -272,9 +276,10 @@ export class Deliveries {
 
   #roomValues({ total, perEndpoint, busy, fullOrigins = [] }: Room): unknown[] {
     const rooms: Record<string, number> = {};
-    // What is as for all others need not be said: with 10,000 endpoints this list takes a tenth of the worker's time.
-    for (const { endpointId, room } of busy) if (room !== perEndpoint) rooms[endpointId] = room;
-    if (perEndpoint > 0 && fullOrigins.length > 0) {
+    const someFull = perEndpoint > 0 && fullOrigins.length > 0;
+    // What is as for all others need not be said: with 10,000 endpoints this list took a tenth of the worker's time.
+    for (const { endpointId, room } of busy) if (someFull || room !== perEndpoint) rooms[endpointId] = room;
+    if (someFull) {
       rooms[ANY_ORIGIN] = 0;
       for (const origin of fullOrigins) rooms[origin] = 0;
     }

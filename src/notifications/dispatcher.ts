@@ -3,7 +3,7 @@ import type { Sender, Outcome as SendOutcome } from "../egress/index.ts";
 import { sign } from "../signing/index.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import type { Claim, Heir, Outcome, Range, Room } from "./deliveries.ts";
+import type { Claim, Heir, Looked, Outcome, Room } from "./deliveries.ts";
 import { type Claimant, Lanes } from "./lanes.ts";
 import { notificationBody } from "./payload.ts";
 import type { Recorder } from "./recorder.ts";
@@ -42,7 +42,7 @@ export class Dispatcher {
    * aside meanwhile, but for some where it looks through the table; where statements that overlapped took more for one
    * endpoint than it may have, the surplus is given back.
    */
-  async fill<Result extends { claims: Claim[]; leftTo?: string[]; looked?: Range }>(
+  async fill<Result extends { claims: Claim[]; leftTo?: string[]; looked?: Looked }>(
     claim: (room: Room) => Promise<Result>,
     claimant?: Claimant,
   ): Promise<Result> {
@@ -55,7 +55,7 @@ export class Dispatcher {
         if (this.#draining || !this.#lanes.add(one, room)) this.#giveBack(one);
       }
       if (result.leftTo !== undefined) this.#lanes.left(result.leftTo);
-      if (result.looked !== undefined) this.#lanes.looked(room, result.claims, result.looked, began);
+      if (result.looked !== undefined) this.#lanes.looked(room, result.looked, began);
       return result;
     } finally {
       unreserve();

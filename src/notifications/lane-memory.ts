@@ -13,8 +13,8 @@ const MAX_QUIET = 10_000;
 export class LaneMemory {
   readonly origins = new Origins();
   /**
-   * Those with something under way, that lag behind or may have more due than was claimed; of those that lag behind
-   * the one tried last at the end.
+   * Those with something under way, that lag behind or may have more due than was claimed, and those that no look has
+   * named since; of those that lag behind the one tried last at the end.
    */
   readonly #engaged = new Map<string, Lane>();
   /** Those that answered well and had nothing due when last looked at, the one that has been so for longest first. */
@@ -64,6 +64,8 @@ export class LaneMemory {
 
   moveLast(lane: Lane): void {
     if (this.#engaged.delete(lane.endpointId)) this.#engaged.set(lane.endpointId, lane);
+    const others = this.#byScope.get(lane.scope);
+    if (others?.delete(lane)) others.add(lane);
   }
 
   /** Forgets those that were not heard of for long, and of the quiet ones those too many. */

@@ -1,7 +1,7 @@
 // What each endpoint may have of this process's attempts, and the claims that wait for theirs. A slow or
 // failing endpoint takes only its own room: one attempt until it has answered and while it keeps failing, else a
 // few at once, and all that lag behind or are not known yet share a part of the attempts, so that the others always find room.
-import type { Claim, Range, Room } from "./deliveries.ts";
+import type { Claim, Looked, Room } from "./deliveries.ts";
 import { isUnproven, type Lane, lags, rests, SHARES, type Share, type Shares, shareOf } from "./lane.ts";
 import { LaneMemory } from "./lane-memory.ts";
 import type { Origin } from "./origins.ts";
@@ -100,9 +100,9 @@ export class Lanes {
     const perEndpoint = this.takesUnproven ? UNPROVEN : 0;
     let share = this.#leftOf("lagging");
     const fullOrigins = this.#memory.origins.full(this.#shareOfAll(ORIGIN_SHARE));
-    const { lanes, leavesOut } = this.#named(claimant, perEndpoint > 0 && fullOrigins.length === 0);
+    const { lanes, leavesOut, namesAll } = this.#named(claimant, perEndpoint > 0 && fullOrigins.length === 0);
     // In time an origin that is full will not be.
-    let othersLag = leavesOut || fullOrigins.length > 0;
+    let othersLag = leavesOut === true || fullOrigins.length > 0;
     for (const lane of lanes) {
       if (rests(lane, now)) {
         // Where endpoints not known have as much, it need not be said.
@@ -123,20 +123,19 @@ export class Lanes {
       holds.set(lane.endpointId, most);
     }
     const total = this.#freeTo(kindOf(claimant));
-    return { claimant, total, perEndpoint, busy, fullOrigins, holds, othersLag };
+    return { claimant, total, perEndpoint, busy, fullOrigins, holds, othersLag, namesAll };
   }
 
   /** The endpoints that a statement is told of, and whether it so leaves out any that have something due, perhaps. */
-  #named(claimant: Claimant, openToAll: boolean): { lanes: Lane[]; leavesOut: boolean } {
+  #named(claimant: Claimant, openToAll: boolean): { lanes: Lane[]; leavesOut?: boolean; namesAll?: boolean } {
     const memory = this.#memory;
-    if (typeof claimant !== "string") return { lanes: [...memory.ofScopes(claimant)], leavesOut: false };
+    if (typeof claimant !== "string") return { lanes: [...memory.ofScopes(claimant)] };
     const now = performance.now();
     memory.tidy(now);
     // The quiet ones have as much as those not known, which is as good as being named.
-    if (openToAll || !memory.anyQuiet) return { lanes: [...memory.engaged], leavesOut: false };
+    if (openToAll || !memory.anyQuiet) return { lanes: [...memory.engaged] };
     if (claimant !== "sweep" || now < this.#nameAllAt) return { lanes: [...memory.engaged], leavesOut: true };
-    this.#nameAllAt = now + NAME_ALL_EVERY_MS;
-    return { lanes: [...memory.engaged, ...memory.quiet], leavesOut: false };
+    return { lanes: [...memory.engaged, ...memory.quiet], namesAll: true };
   }
 
   /** Rows of these endpoints were written and not claimed. */
@@ -150,12 +149,14 @@ export class Lanes {
   }
 
   /**
-   * A look that had this room, since `began` (performance.now), went through all endpoints of this range: those it
-   * named and took less of than it might have need not be named again.
+   * A look that had this room, since `began` (performance.now), went through these endpoints: those it named and took
+   * less of than it might have need not be named again.
    */
-  looked(room: GrantedRoom, claims: readonly Claim[], { after, before }: Range, began: number): void {
+  looked(room: GrantedRoom, { after, before, took }: Looked, began: number): void {
+    // Named until a look reached the end: each goes on where the one before stopped.
+    if (room.namesAll && before === undefined) this.#nameAllAt = performance.now() + NAME_ALL_EVERY_MS;
     const taken = new Map<string, number>();
-    for (const { endpointId } of claims) taken.set(endpointId, (taken.get(endpointId) ?? 0) + 1);
+    for (const endpointId of took) taken.set(endpointId, (taken.get(endpointId) ?? 0) + 1);
     for (const { endpointId, room: most } of room.busy) {
       const passed = endpointId > after && (before === undefined || endpointId < before);
       if (!passed || (taken.get(endpointId) ?? 0) >= most) continue;

@@ -11,7 +11,7 @@ const LONGEST_SLEEP_MS = 5_000;
 /** A row due at this instant by the database's clock may be a moment away still. */
 const SHORTEST_SLEEP_MS = 5;
 const AFTER_ERROR_MS = 1_000;
-/** Where more endpoints lag behind than may be tried at once, the next ones are looked at after this time. */
+/** Where endpoints were left out, since others that lag behind have their share or they were not named, it is their turn after this time. */
 const LAGGING_TURN_MS = 250;
 /** And after this many times what the look took: with 10,000 endpoints of an origin that is full it takes 80 ms. */
 const LAGGING_TURN_LOOKS = 10;
@@ -51,7 +51,7 @@ export class Sweeper {
   #saturated = new Set<string>();
   /** No room was left for endpoints that have not answered yet. */
   #closed = false;
-  /** Endpoints that lag behind were left out of the last claim, for others'. */
+  /** Endpoints were left out of the last claim, for others'. */
   #othersLag = false;
   /** Room that matters came free since the last claim began. */
   #freed = false;
@@ -180,7 +180,7 @@ export class Sweeper {
     }
     const looked = performance.now() - started;
     const longest = this.#othersLag
-      ? Math.max(LAGGING_TURN_MS, LAGGING_TURN_LOOKS * looked)
+      ? Math.min(LONGEST_SLEEP_MS, Math.max(LAGGING_TURN_MS, LAGGING_TURN_LOOKS * looked))
       : LONGEST_SLEEP_MS;
     if (!ask) return started + longest;
     // From the instant of the last look on, so that what fell due since is not slept past.

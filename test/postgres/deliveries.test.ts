@@ -49,6 +49,36 @@ describe("owing", () => {
     expect((await bench.deliveries.claim({ ...given, busy: [], perEndpoint: 0 })).claims).toEqual([]);
     const { claims } = await bench.deliveries.claim({ ...given, fullOrigins: [] });
     expect(by(claims)).toEqual([elsewhere, other].sort());
+    // Also where its room is no more than that of those not known.
+    const one = { ...given, busy: [{ endpointId: known, room: 1 }] };
+    expect(by((await bench.owe([signal(4n)], one)).claims)).toEqual([known, elsewhere].sort());
+    await bench.owe([signal(5n)], room(0));
+    expect(by((await bench.deliveries.claim(one)).claims)).toContain(known);
+  });
+
+  it("goes on, where all are named, behind where the last such claim stopped, whatever others took since", async () => {
+    const bench = await engineBench({ leaseMs: 60_000 });
+    const [a = "", b = ""] = [await bench.endpoint("/a"), await bench.endpoint("/b")].sort();
+    await bench.owe([signal(1n), signal(2n)], room(0));
+    const busy = [a, b].map((endpointId) => ({ endpointId, room: 1 }));
+    const claim = async (total: number, namesAll: boolean) => {
+      const { claims, looked } = await bench.deliveries.claim({ total, perEndpoint: 0, busy, namesAll });
+      return { by: claims.map(({ endpointId }) => endpointId), after: looked.after, before: looked.before };
+    };
+    expect(await claim(1, true)).toMatchObject({ by: [a], before: a });
+    expect(await claim(9, false)).toMatchObject({ by: [a, b], before: undefined });
+    expect(await claim(9, true)).toEqual({ by: [b], after: a, before: undefined });
+  });
+
+  it("says of each row whose it was, also where it ended", async () => {
+    const bench = await engineBench({ leaseMs: 1, maxAttempts: 1 });
+    const endpointId = await bench.endpoint("/a");
+    expect((await bench.owe([signal(1n)], room())).claims).toHaveLength(1);
+    const ended = await until("the lease to run out", async () => {
+      const due = await bench.deliveries.claim(room());
+      return due.parked > 0 && due;
+    });
+    expect(ended).toMatchObject({ claims: [], looked: { took: [endpointId] } });
   });
 
   it("by several replicas that hear every signal writes each once and never deadlocks", async () => {

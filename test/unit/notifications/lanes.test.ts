@@ -1,6 +1,6 @@
 // What each endpoint may have: in all, ahead of its turn, while it fails, and while it is slow.
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Claim, Range } from "../../../src/notifications/deliveries.ts";
+import type { Claim, Looked } from "../../../src/notifications/deliveries.ts";
 import { type Claimant, Lanes } from "../../../src/notifications/lanes.ts";
 
 beforeEach(() => {
@@ -262,9 +262,9 @@ describe("a statement is told of", () => {
     made.prove(...proven);
     const named = (claimant?: Claimant) => made.lanes.room(claimant).busy.map(({ endpointId }) => endpointId);
     /** A look that found nothing due. */
-    const look = (range: Range = ALL) => {
+    const look = (looked: Looked = ALL) => {
       const room = made.lanes.room();
-      made.lanes.looked(room, [], range, performance.now());
+      made.lanes.looked(room, looked, performance.now());
       return room;
     };
     const close = () => {
@@ -274,7 +274,7 @@ describe("a statement is told of", () => {
     };
     return { ...made, named, look, close };
   }
-  const ALL: Range = { after: "", before: undefined };
+  const ALL: Looked = { after: "", before: undefined, took: [] };
 
   it("those its signals are for, and no others", () => {
     const { named, close } = closed("a", "b");
@@ -288,13 +288,18 @@ describe("a statement is told of", () => {
     close();
     expect(named()).toEqual(["a", "b", ..."uvwxyz"]);
     look();
-    // The first that leaves them out names them all.
+    // All are named until a look has gone through them to the end.
+    look({ after: "", before: "b", took: [] });
     expect(named()).toEqual([..."uvwxyz", "a", "b"]);
+    expect(look({ after: "a", before: undefined, took: [] })).toMatchObject({
+      namesAll: true,
+      othersLag: false,
+    });
     expect(named()).toEqual([..."uvwxyz"]);
     expect(look().othersLag).toBe(true);
     expect(named(new Set(["p-a"]))).toEqual(["a"]);
     vi.advanceTimersByTime(1_001);
-    expect(lanes.room()).toMatchObject({ othersLag: false });
+    expect(look()).toMatchObject({ othersLag: false });
     vi.advanceTimersByTime(900);
     expect(named()).toEqual([..."uvwxyz"]);
 
@@ -311,7 +316,7 @@ describe("a statement is told of", () => {
     const { lanes, look, named, close } = closed("a", "b");
     close();
     look();
-    named();
+    look();
     lanes.left(["b", "nobody"]);
     expect(named()).toEqual([..."uvwxyz", "b"]);
 
@@ -319,18 +324,33 @@ describe("a statement is told of", () => {
     const began = performance.now();
     vi.advanceTimersByTime(10);
     lanes.left(["b"]);
-    lanes.looked(room, [], ALL, began);
+    lanes.looked(room, ALL, began);
     expect(named()).toEqual([..."uvwxyz", "b"]);
   });
 
   it("those that the last look did not reach, or took all of that it might", () => {
-    const { lanes, look, named, close } = closed("a", "b", "c", "d");
+    const { look, named, close } = closed("a", "b", "c", "d");
     close();
-    look({ after: "a", before: "c" });
-    named();
+    look({ after: "a", before: "c", took: [] });
+    look({ after: "zz", before: undefined, took: [] });
     expect(named()).toEqual(["a", "c", "d", ..."uvwxyz"]);
-    lanes.looked(lanes.room(), Array(4).fill(claimOf("c")), ALL, performance.now());
+    look({ ...ALL, took: ["c", "c", "c", "c"] });
     expect(named()).toEqual(["c", ..."uvwxyz"]);
+  });
+
+  it("those of its projects that lag behind in turns", () => {
+    const { lanes, attempt } = eight();
+    for (const host of "abcd") {
+      lanes.add({ ...claimOf(host), news: { scope: "one" } } as Claim, lanes.room());
+      lanes.next();
+      lanes.ended(host, "failed", 5_000);
+    }
+    attempt("e", "accepted", 5);
+    const turn = () => {
+      const { busy } = lanes.room(new Set(["one"]));
+      return busy.filter(({ room }) => room > 0).map(({ endpointId }) => endpointId);
+    };
+    expect([...turn(), ...turn()].sort()).toEqual([..."abcd"]);
   });
 
   it("those that rest, too, where their origin is full", () => {

@@ -7,7 +7,7 @@ import { until } from "../../support/until.ts";
 
 const NOTHING: Due = {
   claims: [],
-  looked: { after: "", before: undefined },
+  looked: { after: "", before: undefined, took: [] },
   parked: 0,
   superseded: 0,
   more: false,
